@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "bench/bench_report.h"
 #include "bench/cuda_prediction.h"
+#include "bench/draft_bench.h"
 #include "bench/kernel_bench.h"
 #include "bench/line_chart.h"
 #include "bench/loading_bench.h"
@@ -218,6 +219,31 @@ int run_synthetic(const BenchDevice& device, const BenchFlags& flags,
   return kExitOk;
 }
 
+int run_planted_drafts(const BenchDevice& device, const BenchFlags& flags,
+                       const config::LoadedPreset& loaded) {
+  const config::Preset& preset = loaded.preset;
+  const Subject subject = open_subject(device, flags, loaded);
+  bench::DraftBenchOptions options;
+  if (!flags.sweep.empty()) options.batches = flags.sweep;
+  options.engine = make_engine_options(
+      device, preset, subject, *std::max_element(options.batches.begin(), options.batches.end()));
+  if (is_given(flags, "--prompt-tokens")) options.prompt_tokens = flags.prompt_tokens;
+  if (is_given(flags, "--output-tokens")) options.output_tokens = flags.output_tokens;
+  options.repeat = flags.repeat;
+  options.seed = static_cast<std::uint64_t>(preset.generation.seed);
+  options.on_run = [](const std::string& what) { log_info("bench", what); };
+  ThreadPool pool(device.context.num_threads);
+  Stream stream(device.context, pool);
+  const std::vector<bench::DraftRow> rows = bench::bench_drafts(subject.decoder(), stream, options);
+  const std::string what =
+      subject.name + "; " +
+      std::string(weights::describe(config::weight_format(preset.quantization))) + " weights, " +
+      std::string(dtype_name(options.engine.kv_dtype)) + " KV, " + device.description;
+  if (flags.json != "-") std::cout << bench::to_table(what, rows);
+  if (!flags.json.empty()) write_text(flags.json, bench::to_json(what, rows));
+  return kExitOk;
+}
+
 int run_kernels(const BenchDevice& device, const BenchFlags& flags,
                 const config::LoadedPreset& loaded) {
   const config::Preset& preset = loaded.preset;
@@ -368,6 +394,7 @@ int run_bench(BenchFlags flags, const Globals& globals) {
     }
     return run_tower(device, flags, known, loaded);
   }
+  if (flags.price == PriceOf::kDrafts) return run_planted_drafts(device, flags, loaded);
   return run_synthetic(device, flags, loaded);
 }
 

@@ -28,6 +28,7 @@ enum Measured : unsigned {
   kTower = 64,
   kLoading = 128,
   kPrediction = 256,
+  kPlantedDrafts = 512,
 };
 
 // What the options that only some measurements have are for.
@@ -40,18 +41,20 @@ constexpr std::array kWorkloadOptions = {
     WorkloadOption{"--workload", kSynthetic, "synthetic workloads"},
     WorkloadOption{"--requests", kFixed | kMixed | kStatic,
                    "the workloads fixed, mixed and static-vs-continuous"},
-    WorkloadOption{"--prompt-tokens", kFixed | kPrefix | kStatic | kKernels,
-                   "the workloads fixed, prefix and static-vs-continuous, and --kernels"},
-    WorkloadOption{"--output-tokens", kFixed | kPrefix, "the workloads fixed and prefix"},
+    WorkloadOption{"--prompt-tokens", kFixed | kPrefix | kStatic | kKernels | kPlantedDrafts,
+                   "the workloads fixed, prefix and static-vs-continuous, --kernels and --price"},
+    WorkloadOption{"--output-tokens", kFixed | kPrefix | kPlantedDrafts,
+                   "the workloads fixed and prefix, and --price"},
     WorkloadOption{"--vision-tokens", kPrefix, "the workload prefix"},
     WorkloadOption{"--clips", kPrefix, "the workload prefix"},
     WorkloadOption{"--prompts", kPrefix, "the workload prefix"},
     WorkloadOption{"--length-scale", kMixed | kStatic,
                    "the workloads mixed and static-vs-continuous"},
-    WorkloadOption{"--sweep", kSynthetic | kKernels, "synthetic workloads and --kernels"},
+    WorkloadOption{"--sweep", kSynthetic | kKernels | kPlantedDrafts,
+                   "synthetic workloads, --kernels and --price"},
     WorkloadOption{"--profile", kSynthetic, "synthetic workloads"},
-    WorkloadOption{"--repeat", kSynthetic | kVideos | kTower | kLoading,
-                   "workloads, videos, towers and --loading"},
+    WorkloadOption{"--repeat", kSynthetic | kVideos | kTower | kLoading | kPlantedDrafts,
+                   "workloads, videos, towers, --loading and --price"},
 };
 
 // What is measured, and its name.
@@ -62,6 +65,7 @@ std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_d
   if (flags.kernels) return {kKernels, "--kernels"};
   if (flags.tower) return {kTower, "--tower"};
   if (!has_decoder) return {kTower, "a shape without a decoder"};
+  if (flags.price == PriceOf::kDrafts) return {kPlantedDrafts, "--price drafts of a shape"};
   switch (flags.workload) {
     case WorkloadKind::kMixed: return {kMixed, "the workload mixed"};
     case WorkloadKind::kPrefix: return {kPrefix, "the workload prefix"};
@@ -212,7 +216,8 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
        {"weights", PriceOf::kWeights}},
       "memory, speed and scores of each choice\n"
       "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. drafts: "
-      "--drafts none, ngram, archive. "
+      "--drafts none, ngram, archive; with --shape and no videos, guesses that are right with a "
+      "planted probability. "
       "weights: every --dtype, with the divergence of its logits from those of f32; "
       "the figures are kept for this model.")
       ->group(kVideoGroup);
@@ -282,7 +287,10 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
   require_replaceable(flags.json, flags.kernels || flags.loading ? kKernelsBegin : kBenchBegin,
                       inputs);
   require_replaceable(flags.svg, kSvgBegin, inputs);
-  if (!has_videos && (!flags.references.empty() || flags.price != PriceOf::kNothing)) {
+  const bool is_planted = flags.price == PriceOf::kDrafts && !flags.shape.empty() && has_decoder &&
+                          !flags.kernels && !flags.tower;
+  const bool has_price = flags.price != PriceOf::kNothing && !is_planted;
+  if (!has_videos && (!flags.references.empty() || has_price)) {
     throw Error(ErrorCode::kUsage, "--references and --price need videos to caption");
   }
   if (flags.price != PriceOf::kWeights &&

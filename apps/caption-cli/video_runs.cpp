@@ -144,6 +144,8 @@ bench::VideoRun run_once(const VideoBench& bench, const OpenedModel& opened,
                 {"vision", seconds(outcome.busy.vision_us), 1},
                 {"engine", seconds(outcome.busy.engine_us), 1}};
   run.stats = outcome.engine;
+  run.drafts = outcome.drafts;
+  run.drafted_steps = outcome.drafted_steps;
   run.cost = bench::cost_of_run(opened.costs, options.engine.kv_dtype, lengths, outcome.engine);
   records = std::move(sink.records);
   return run;

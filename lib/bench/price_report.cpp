@@ -7,6 +7,7 @@
 #include "base/figures.h"
 #include "base/json_writer.h"
 #include "base/units.h"
+#include "drafts/describe_drafts.h"
 
 namespace caption::bench {
 namespace {
@@ -97,6 +98,12 @@ std::string legend(const PriceReport& report) {
       "\nequal: captions that are those of \"" + base.name + "\", character for character\n";
   if (has_drafts(report)) {
     text += "tokens/step: tokens of a caption that a step of decoding gives, drafts included\n";
+    for (const PriceRow& row : report.rows) {
+      const VideoRun& run = row.median_run();
+      const std::string by_source =
+          drafts::describe_drafts(run.drafts, run.drafted_steps, row.sequence_steps());
+      if (!by_source.empty()) text += "\"" + row.name + "\": " + by_source + "\n";
+    }
   }
   if (has_logits(report)) {
     text += "KL: of the next token's distribution beside that of \"" + base.name +
@@ -109,6 +116,23 @@ std::string legend(const PriceReport& report) {
             "; differences on the same clips, with intervals of a paired bootstrap\n";
   }
   return text;
+}
+
+void add_drafts(const PriceRow& row, JsonWriter& json) {
+  const VideoRun& run = row.median_run();
+  if (run.drafted_steps.with_drafts == 0) return;
+  json.begin_object("drafts");
+  for (std::size_t i = 0; i < run.drafts.computed.size(); ++i) {
+    if (run.drafts.computed[i] == 0) continue;
+    json.begin_object(std::string(drafts::guess_source_name(static_cast<drafts::GuessSource>(i))))
+        .add("computed", run.drafts.computed[i])
+        .add("accepted", run.drafts.accepted[i])
+        .end_object();
+  }
+  json.add("steps", run.drafted_steps.all)
+      .add("steps_with_drafts", run.drafted_steps.with_drafts)
+      .add("saved_s", run.drafted_steps.saved_us / 1e6)
+      .end_object();
 }
 
 void add_logits(const PriceRow& row, JsonWriter& json) {
@@ -134,9 +158,14 @@ const VideoRun& PriceRow::median_run() const {
 double PriceRow::engine_tokens_per_s() const { return engine_speed(median_run()); }
 
 double PriceRow::tokens_per_step() const {
+  const std::int64_t num_tokens = median_run().stats.decode_tokens;
+  if (num_tokens == 0) return 1;
+  return static_cast<double>(num_tokens) / static_cast<double>(sequence_steps());
+}
+
+std::int64_t PriceRow::sequence_steps() const {
   const engine::EngineStats& stats = median_run().stats;
-  const std::int64_t steps = stats.decode_tokens - stats.accepted_tokens;
-  return steps > 0 ? static_cast<double>(stats.decode_tokens) / static_cast<double>(steps) : 1;
+  return std::max<std::int64_t>(1, stats.decode_tokens - stats.accepted_tokens);
 }
 
 std::int64_t PriceRow::kv_bytes_per_sequence() const {
@@ -197,6 +226,7 @@ std::string to_json(const PriceReport& report) {
         .add("equal_captions", row.captions.equal)
         .add("compared_captions", row.captions.all);
     if (row.weight_bytes) json.add("weight_bytes", *row.weight_bytes);
+    add_drafts(row, json);
     add_logits(row, json);
     json.end_object();
   }

@@ -42,6 +42,7 @@ struct PriceRow {
   double engine_tokens_per_s() const;
   // Tokens of a caption per step of decoding: 1 without drafts.
   double tokens_per_step() const;
+  std::int64_t sequence_steps() const;  // that gave a token of a caption, at least 1
   // KV pages in use plus the memory of compressed attention, per running sequence.
   std::int64_t kv_bytes_per_sequence() const;
 };

@@ -10,6 +10,7 @@
 #include "bench/roofline.h"
 #include "bench/run_cost.h"
 #include "bench/statistics.h"
+#include "drafts/drafter.h"
 #include "engine/engine.h"
 
 namespace caption::bench {
@@ -39,6 +40,8 @@ struct VideoRun {
   Summary clip_ms;                 // per caption, from the first byte read to the record written
   std::vector<StageBusy> stages;
   engine::EngineStats stats;
+  drafts::DraftCounts drafts;
+  drafts::DraftedSteps drafted_steps;
   plan::StepCost cost;  // cost of the language model's part
   std::int64_t peak_bytes = 0;
 

@@ -17,10 +17,12 @@ double share(const Guess& guess) {
   return static_cast<double>(guess.count) / static_cast<double>(guess.total);
 }
 
-double first_estimate(const Guess& guess) {
-  // One text in which another token comes next is added to those that were looked at.
+double first_estimate(GuessSource source, const Guess& guess) {
+  // One text in which another token comes next is added to those that were looked at; to the
+  // nearest ones, which resemble the caption more, half of one.
+  const double num_others = source == GuessSource::kNearest ? 0.5 : 1.0;
   const double smoothed =
-      static_cast<double>(guess.count) / (static_cast<double>(guess.total) + 1.0);
+      static_cast<double>(guess.count) / (static_cast<double>(guess.total) + num_others);
   return smoothed * (1.0 - std::pow(kCoincidence, guess.match_length));
 }
 
@@ -32,6 +34,15 @@ std::size_t class_of(const std::array<T, N>& bounds, T value) {
 }
 
 }  // namespace
+
+std::string_view guess_source_name(GuessSource source) {
+  switch (source) {
+    case GuessSource::kArchive: return "archive";
+    case GuessSource::kRepetition: return "ngram";
+    case GuessSource::kNearest: return "nearest";
+  }
+  return "";
+}
 
 std::size_t Acceptance::bin(GuessSource source, const Guess& guess) {
   static constexpr std::array<std::int32_t, kLengths - 1> kLengthBounds = {2, 3, 5, 8, 12, 20};
@@ -46,7 +57,7 @@ std::size_t Acceptance::bin(GuessSource source, const Guess& guess) {
 double Acceptance::probability(GuessSource source, const Guess& guess) const {
   const Outcomes& outcomes = bins_[bin(source, guess)];
   const double count = outcomes.all + kPriorOutcomes;
-  const double mean = (outcomes.right + kPriorOutcomes * first_estimate(guess)) / count;
+  const double mean = (outcomes.right + kPriorOutcomes * first_estimate(source, guess)) / count;
   return mean + std::sqrt(mean * (1 - mean) / count) * (1 - mean);
 }
 

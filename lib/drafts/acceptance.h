@@ -3,13 +3,15 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "drafts/token_archive.h"
 
 namespace caption::drafts {
 
-enum class GuessSource { kArchive, kRepetition };
-inline constexpr int kNumGuessSources = 2;
+enum class GuessSource { kArchive, kRepetition, kNearest };
+inline constexpr int kNumGuessSources = 3;
+std::string_view guess_source_name(GuessSource source);  // "archive", "ngram", "nearest"
 
 // Estimates, from the outcomes of earlier drafts, the probability that a guess is right when those
 // before it are. Guesses are counted together that have the same source and similar lengths of

@@ -16,11 +16,15 @@ constexpr double kPriorDrafts = 12;
 constexpr double kLeastGain = 0.02;
 constexpr int kRounds = 4;  // Dinkelbach's method is then within rounding of its limit
 constexpr std::int64_t kStepsPerPlainStep = 256;
+// Texts of the nearest things that a sequence's guesses come from, and their bytes at most.
+constexpr std::size_t kMostNearest = 8;
+constexpr std::int64_t kNearestBytes = 1LL << 20;
 
 }  // namespace
 
-Drafter::Drafter(const DrafterOptions& options, std::shared_ptr<TokenArchive> archive)
-    : options_(options), archive_(std::move(archive)) {
+Drafter::Drafter(const DrafterOptions& options, std::shared_ptr<TokenArchive> archive,
+                 std::shared_ptr<NearestTexts> nearest)
+    : options_(options), archive_(std::move(archive)), nearest_(std::move(nearest)) {
   CAPTION_CHECK(options.max_drafts >= 1, "drafter: max_drafts is below 1");
 }
 
@@ -29,24 +33,50 @@ double Drafter::probability(const Proposal& proposal, const Guess& guess) const 
   return std::min(0.99, own * acceptance_.probability(proposal.source, guess));
 }
 
+void Drafter::begin(std::int64_t sequence, std::uint64_t topic, const Sketch& look) {
+  if (nearest_ == nullptr) return;
+  Proposal& proposal = proposals_[sequence];
+  proposal.topic = topic;
+  proposal.look = look;
+}
+
+void Drafter::find_nearest(Proposal& proposal) {
+  if (!proposal.look.has_value() || proposal.nearest != nullptr) return;
+  proposal.nearest = std::make_unique<TokenArchive>(kNearestBytes);
+  for (const NearestTexts::Text& text :
+       nearest_->find(proposal.topic, *proposal.look, kMostNearest)) {
+    proposal.nearest->add(*text);
+  }
+}
+
+void Drafter::consider(GuessSource source, Proposal& proposal) {
+  if (other_guesses_.empty()) return;
+  if (!proposal.guesses.empty() &&
+      acceptance_.probability(source, other_guesses_.front()) <=
+          acceptance_.probability(proposal.source, proposal.guesses.front())) {
+    return;
+  }
+  std::swap(proposal.guesses, other_guesses_);
+  proposal.source = source;
+}
+
 void Drafter::find_guesses(const DraftQuery& query, Proposal& proposal) {
   const auto output = query.tokens.subspan(static_cast<std::size_t>(query.num_prompt));
   const std::int64_t most = std::min<std::int64_t>(query.most, options_.max_drafts);
   proposal.guesses.clear();
-  proposal.source = GuessSource::kArchive;
-  if (options_.method == Method::kArchive && archive_ != nullptr) {
-    archive_->guess(output, most, proposal.guesses);
+  if (options_.method == Method::kArchive) {
+    find_nearest(proposal);
+    if (proposal.nearest != nullptr) {
+      proposal.nearest->guess(output, most, other_guesses_);
+      consider(GuessSource::kNearest, proposal);
+    }
+    if (archive_ != nullptr) {
+      archive_->guess(output, most, other_guesses_);
+      consider(GuessSource::kArchive, proposal);
+    }
   }
   guess_repetition(query.tokens, most, other_guesses_);
-  if (other_guesses_.empty()) return;
-  const auto first_probability = [&](GuessSource source, const std::vector<Guess>& guesses) {
-    return guesses.empty() ? 0 : acceptance_.probability(source, guesses.front());
-  };
-  if (first_probability(GuessSource::kRepetition, other_guesses_) >
-      first_probability(GuessSource::kArchive, proposal.guesses)) {
-    std::swap(proposal.guesses, other_guesses_);
-    proposal.source = GuessSource::kRepetition;
-  }
+  consider(GuessSource::kRepetition, proposal);
 }
 
 void Drafter::add_candidates(std::size_t query, const Proposal& proposal) {
@@ -93,6 +123,7 @@ std::size_t Drafter::count_paying(std::int64_t num_sequences,
 
 void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) {
   candidates_.clear();
+  step_ = {.num_sequences = std::ssize(queries)};
   // Now and then a step without drafts is measured.
   if (options_.is_adaptive && ++num_proposals_ % kStepsPerPlainStep == 0) return;
   for (std::size_t i = 0; i < queries.size(); ++i) {
@@ -123,8 +154,15 @@ void Drafter::observe(std::int64_t sequence, std::int64_t num_computed, std::int
   CAPTION_CHECK(num_accepted <= num_computed && num_computed <= std::ssize(proposal.guesses),
                 "drafter: an outcome without a proposal");
   const auto source = static_cast<std::size_t>(proposal.source);
-  counts_.computed[source] += num_computed;
-  counts_.accepted[source] += num_accepted;
+  DraftCounts counts;
+  counts.computed[source] = num_computed;
+  counts.accepted[source] = num_accepted;
+  // The token that ended an output was the last draft that was right: none follows it.
+  counts.further_tokens = num_accepted - (was_refused ? 0 : 1);
+  counts_ += counts;
+  proposal.counts += counts;
+  step_.num_drafts += num_computed;
+  step_.num_further_tokens += counts.further_tokens;
   const std::int64_t num_known =
       num_accepted + (was_refused && num_accepted < num_computed ? 1 : 0);
   for (std::int64_t i = 0; i < num_known; ++i) {
@@ -138,11 +176,34 @@ void Drafter::observe(std::int64_t sequence, std::int64_t num_computed, std::int
 
 void Drafter::observe_step(const StepLoad& load) {
   costs_.observe(load.num_tokens, static_cast<double>(load.us));
+  const Step step = std::exchange(step_, {});
+  if (step.num_sequences == 0) return;
+  ++steps_.all;
+  if (step.num_drafts == 0) return;
+  ++steps_.with_drafts;
+  const double us_per_token =
+      costs_.us(step.num_sequences) / static_cast<double>(step.num_sequences);
+  const double added_us = costs_.us(load.num_tokens) - costs_.us(load.num_tokens - step.num_drafts);
+  steps_.saved_us += static_cast<double>(step.num_further_tokens) * us_per_token - added_us;
 }
 
 void Drafter::end(std::int64_t sequence, std::span<const std::int32_t> output) {
-  proposals_.erase(sequence);
+  const auto found = proposals_.find(sequence);
+  if (found != proposals_.end()) {
+    ended_[sequence] = found->second.counts;
+    const Proposal& proposal = found->second;
+    if (proposal.look.has_value()) nearest_->add(proposal.topic, *proposal.look, output);
+    proposals_.erase(found);
+  }
   if (options_.method == Method::kArchive && archive_ != nullptr) archive_->add(output);
+}
+
+DraftCounts Drafter::take_counts(std::int64_t sequence) {
+  const auto found = ended_.find(sequence);
+  if (found == ended_.end()) return {};
+  const DraftCounts counts = found->second;
+  ended_.erase(found);
+  return counts;
 }
 
 }  // namespace caption::drafts

@@ -11,12 +11,14 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "drafts/acceptance.h"
 #include "drafts/draft_source.h"
+#include "drafts/nearest_texts.h"
 #include "drafts/step_costs.h"
 #include "drafts/token_archive.h"
 
@@ -24,8 +26,10 @@ namespace caption::drafts {
 
 enum class Method {
   kNone,
-  kNgram,    // what followed the same tokens earlier in the prompt and output
-  kArchive,  // what followed them in the archive, or as kNgram, whichever was right more often
+  kNgram,  // what followed the same tokens earlier in the prompt and output
+  // What followed them in the archive or in the texts of the nearest things, or as kNgram,
+  // whichever was right more often.
+  kArchive,
 };
 
 struct DrafterOptions {
@@ -38,12 +42,30 @@ struct DrafterOptions {
 struct DraftCounts {
   std::array<std::int64_t, kNumGuessSources> computed{};
   std::array<std::int64_t, kNumGuessSources> accepted{};
+  std::int64_t further_tokens = 0;  // chosen in a step besides its first one, for each sequence
 
   DraftCounts& operator+=(const DraftCounts& other) {
     for (std::size_t i = 0; i < computed.size(); ++i) {
       computed[i] += other.computed[i];
       accepted[i] += other.accepted[i];
     }
+    further_tokens += other.further_tokens;
+    return *this;
+  }
+};
+
+// Of the steps in which a sequence could have drafts.
+struct DraftedSteps {
+  std::int64_t all = 0;
+  std::int64_t with_drafts = 0;
+  // What the further tokens would have cost in steps without drafts, less what the drafts added to
+  // the steps, both by the measured costs of steps (StepCosts).
+  double saved_us = 0;
+
+  DraftedSteps& operator+=(const DraftedSteps& other) {
+    all += other.all;
+    with_drafts += other.with_drafts;
+    saved_us += other.saved_us;
     return *this;
   }
 };
@@ -51,8 +73,14 @@ struct DraftCounts {
 // For one engine.
 class Drafter final : public DraftSource {
  public:
-  // Several drafters may share `archive`, which gets the outputs of all; null: none is kept.
-  Drafter(const DrafterOptions& options, std::shared_ptr<TokenArchive> archive);
+  // Several drafters may share `archive` and `nearest`, which get the outputs of all; null: none is
+  // kept.
+  Drafter(const DrafterOptions& options, std::shared_ptr<TokenArchive> archive,
+          std::shared_ptr<NearestTexts> nearest = nullptr);
+
+  // What the thing that a sequence is about looks like, and the topic of its text (NearestTexts).
+  // Before its first proposal; without this there are no nearest texts.
+  void begin(std::int64_t sequence, std::uint64_t topic, const Sketch& look);
 
   void propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) override;
   void observe(std::int64_t sequence, std::int64_t num_computed, std::int64_t num_accepted,
@@ -61,15 +89,28 @@ class Drafter final : public DraftSource {
   void end(std::int64_t sequence, std::span<const std::int32_t> output) override;
 
   const DraftCounts& counts() const { return counts_; }
+  const DraftedSteps& steps() const { return steps_; }
+  // The counts of a sequence that has ended, which are kept until they are taken.
+  DraftCounts take_counts(std::int64_t sequence);
 
  private:
   // What was proposed for a sequence, and how well earlier proposals did.
   struct Proposal {
+    std::uint64_t topic = 0;
+    std::optional<Sketch> look;
+    std::unique_ptr<TokenArchive> nearest;  // of the texts that were nearest at the first proposal
     std::vector<Guess> guesses;
     GuessSource source = GuessSource::kArchive;
     // Of the drafts with an outcome: expected to be right, and right.
     double expected = 0;
     double right = 0;
+    DraftCounts counts;
+  };
+  // The step that is under way.
+  struct Step {
+    std::int64_t num_sequences = 0;  // that could have drafts
+    std::int64_t num_drafts = 0;
+    std::int64_t num_further_tokens = 0;
   };
   // A guess that may be added to the step.
   struct Candidate {
@@ -77,6 +118,9 @@ class Drafter final : public DraftSource {
     std::size_t query = 0;
   };
 
+  // Puts other_guesses_ in the place of the proposal's if their first one is likelier right.
+  void consider(GuessSource source, Proposal& proposal);
+  void find_nearest(Proposal& proposal);
   void find_guesses(const DraftQuery& query, Proposal& proposal);
   double probability(const Proposal& proposal, const Guess& guess) const;
   void add_candidates(std::size_t query, const Proposal& proposal);
@@ -87,10 +131,14 @@ class Drafter final : public DraftSource {
 
   const DrafterOptions options_;
   const std::shared_ptr<TokenArchive> archive_;
+  const std::shared_ptr<NearestTexts> nearest_;
   Acceptance acceptance_;
   StepCosts costs_;
   DraftCounts counts_;
+  DraftedSteps steps_;
+  Step step_;
   std::unordered_map<std::int64_t, Proposal> proposals_;
+  std::unordered_map<std::int64_t, DraftCounts> ended_;  // of sequences that had drafts
   std::int64_t num_proposals_ = 0;
   std::vector<Guess> other_guesses_;
   std::vector<Candidate> candidates_;

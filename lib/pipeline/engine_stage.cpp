@@ -55,6 +55,23 @@ std::vector<records::TokenLogprob> to_records(const std::vector<sampling::TokenL
   return out;
 }
 
+// Captions of one prompt and adapter resemble each other.
+std::uint64_t topic_of(const Task& task) {
+  return static_cast<std::uint64_t>(task.prompt) << 32 | static_cast<std::uint32_t>(task.adapter);
+}
+
+records::Speculation speculation_of(const drafts::DraftCounts& counts, std::int64_t num_tokens) {
+  records::Speculation speculation{.steps = num_tokens - counts.further_tokens};
+  for (std::size_t i = 0; i < counts.computed.size(); ++i) {
+    if (counts.computed[i] == 0) continue;
+    speculation.sources.push_back(
+        {.name = std::string(drafts::guess_source_name(static_cast<drafts::GuessSource>(i))),
+         .computed = counts.computed[i],
+         .accepted = counts.accepted[i]});
+  }
+  return speculation;
+}
+
 // The clip of a caption that is left to be made.
 Job job_of(Caption caption) {
   Job job;
@@ -86,7 +103,7 @@ EngineStage::EngineStage(model::CaptionModel& model, const engine::EngineOptions
 engine::EngineOptions EngineStage::with_drafts(engine::EngineOptions options) {
   const drafts::DrafterOptions& how = options_.drafts.how;
   if (how.method == drafts::Method::kNone) return options;
-  options.draft_source = &drafter_.emplace(how, shared_.archive);
+  options.draft_source = &drafter_.emplace(how, shared_.archive, shared_.nearest);
   options.max_drafts = how.max_drafts;
   return options;
 }
@@ -177,14 +194,15 @@ void EngineStage::take(EncodedJob encoded) {
     if (job.is_skipped || job.record.error.has_value()) {
       recorder_.end(model_, caption);
     } else {
-      submit(std::move(encoded.requests.at(i)), std::move(caption));
+      submit(std::move(encoded.requests.at(i)), std::move(caption), encoded.look);
     }
   }
   recorder_.copy_to_waiting(model_, job);
   recorder_.report(number_, engine_);
 }
 
-void EngineStage::submit(engine::Request request, Caption caption) {
+void EngineStage::submit(engine::Request request, Caption caption,
+                         const std::optional<drafts::Sketch>& look) {
   caption.record.prompt_tokens = std::ssize(request.prompt_ids);
   caption.record.vision_tokens = std::ssize(request.vision_positions);
   if (options_.on_text || !options_.stop_strings.empty()) {
@@ -197,6 +215,9 @@ void EngineStage::submit(engine::Request request, Caption caption) {
   try {
     recorder_.show(caption.record, request);
     const engine::RequestId id = engine_.submit(std::move(request));
+    if (drafter_ && look) {
+      drafter_->begin(static_cast<std::int64_t>(id), topic_of(caption.task), *look);
+    }
     running_.emplace(id, std::move(caption));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnavailable) {  // the engine reserves memory of the device
@@ -216,6 +237,8 @@ void EngineStage::finish(engine::Completion completion) {
   records::Record& record = caption.record;
   record.engine_ms = engine_share_ms_ - caption.engine_ms;
   const std::int64_t num_tokens = std::ssize(completion.output_ids) * options_.sampling.num_beams;
+  drafts::DraftCounts drafts;
+  if (drafter_) drafts = drafter_->take_counts(static_cast<std::int64_t>(completion.id));
   if (completion.error) {
     if (completion.error->code() == ErrorCode::kBadModel) {
       recorder_.require_sound_model(record, *completion.error);
@@ -230,6 +253,9 @@ void EngineStage::finish(engine::Completion completion) {
   record.finish_reason = engine::finish_reason_name(completion.finish_reason);
   record.output_tokens = std::ssize(completion.output_ids);
   record.first_token_ms = static_cast<double>(completion.first_token_us) / 1e3;
+  if (drafter_ && options_.sampling.num_beams == 1) {  // beams have no drafts
+    record.speculation = speculation_of(drafts, record.output_tokens);
+  }
   record.logprobs = to_records(completion.logprobs, model_.tokenizer());
   // What is left of a cut caption; when nothing is, it has no character at all.
   std::string_view text = record.caption;

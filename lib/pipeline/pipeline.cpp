@@ -22,9 +22,19 @@ std::unique_ptr<VisionCache> open_cache(model::CaptionModel& model, const Option
   return std::make_unique<VisionCache>(options.vision_cache, model);
 }
 
-std::shared_ptr<drafts::TokenArchive> make_archive(const DraftOptions& options) {
-  if (options.how.method != drafts::Method::kArchive) return nullptr;
-  return std::make_shared<drafts::TokenArchive>(options.max_archive_bytes);
+// The part of the archive's bytes that is for captions of the run with their clips' looks: the last
+// 2,500 or so, since each caption is compared with all of them.
+std::int64_t nearest_bytes(const Options& options) { return options.drafts.max_archive_bytes / 32; }
+
+std::shared_ptr<drafts::NearestTexts> open_nearest(const Options& options) {
+  if (options.drafts.how.method != drafts::Method::kArchive) return nullptr;
+  return std::make_shared<drafts::NearestTexts>(nearest_bytes(options));
+}
+
+std::shared_ptr<drafts::TokenArchive> make_archive(const Options& options) {
+  if (options.drafts.how.method != drafts::Method::kArchive) return nullptr;
+  return std::make_shared<drafts::TokenArchive>(options.drafts.max_archive_bytes -
+                                                nearest_bytes(options));
 }
 
 // Takes the frames out of the examples, so that they can be freed when they are encoded.
@@ -109,7 +119,8 @@ Run::Run(std::span<const Replica> replicas, const InputList& inputs, const Optio
       shared_{.options = options,
               .sink = sink,
               .cache = cache_.get(),
-              .archive = make_archive(options.drafts),
+              .archive = make_archive(options),
+              .nearest = open_nearest(options),
               .num_replicas = static_cast<int>(replicas.size())},
       recorder_(shared_, inputs, replicas.size()),
       frames_(static_cast<std::size_t>(options.frame_queue_bytes)) {
@@ -155,7 +166,10 @@ Outcome Run::finish() {
   outcome.busy = outcome.progress.work.busy;
   outcome.engine = recorder_.engine_stats();
   outcome.had_drafts = options_.drafts.how.method != drafts::Method::kNone;
-  for (const auto& replica : replicas_) outcome.drafts += replica->engine.draft_counts();
+  for (const auto& replica : replicas_) {
+    outcome.drafts += replica->engine.draft_counts();
+    outcome.drafted_steps += replica->engine.drafted_steps();
+  }
   return outcome;
 }
 

@@ -187,6 +187,7 @@ struct Outcome {
   engine::EngineStats engine;
   bool had_drafts = false;  // Options::drafts had a method
   drafts::DraftCounts drafts;
+  drafts::DraftedSteps drafted_steps;
 };
 
 // Throws Error(kUsage) when a prompt names an unknown adapter, or clips and prompts both choose.

@@ -15,6 +15,7 @@
 #include "base/figures.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "drafts/describe_drafts.h"
 #include "pipeline/time_left.h"
 
 namespace caption::pipeline {
@@ -211,18 +212,13 @@ std::string describe_drafts(const Outcome& outcome) {
   const engine::EngineStats& engine = outcome.engine;
   if (!outcome.had_drafts || engine.decode_tokens == 0) return {};
   if (engine.draft_tokens == 0) return "drafts: none was computed";
-  const auto steps =
-      static_cast<double>(std::max<std::int64_t>(1, engine.decode_tokens - engine.accepted_tokens));
-  std::string out = "drafts: " + format_number(static_cast<double>(engine.decode_tokens) / steps) +
-                    " tokens of a caption per step";
-  constexpr std::array kNames = {"archive", "n-grams"};
-  static_assert(kNames.size() == drafts::kNumGuessSources);
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (outcome.drafts.computed[i] == 0) continue;
-    out += std::string("; ") + kNames[i] + ": " + std::to_string(outcome.drafts.accepted[i]) +
-           " of " + std::to_string(outcome.drafts.computed[i]) + " right";
-  }
-  return out;
+  const std::int64_t steps =
+      std::max<std::int64_t>(1, engine.decode_tokens - engine.accepted_tokens);
+  const std::string by_source =
+      drafts::describe_drafts(outcome.drafts, outcome.drafted_steps, steps);
+  return "drafts: " +
+         format_number(static_cast<double>(engine.decode_tokens) / static_cast<double>(steps)) +
+         " tokens of a caption per step" + (by_source.empty() ? "" : "; " + by_source);
 }
 
 std::string describe_suspicious(const Progress& progress) {

@@ -180,6 +180,7 @@ void Recorder::copy(const model::CaptionModel& model, const Caption& caption,
   } else {
     record.copy_of = caption.record.file.value_or(records::ClipFile{}).path;
     record.engine_ms = 0;
+    record.speculation.reset();
   }
   write(model, record, Origination::kTakenOver);
 }

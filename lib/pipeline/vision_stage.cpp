@@ -289,6 +289,7 @@ bool VisionStage::pass_on(PixelJob& clip) {
   const bool is_new = clip.is_waiting();
   if (!clip.decoded.job.is_over()) {
     guard_clip(record, [&] { encoded.requests = make_requests(clip); });
+    encoded.look = clip.look;
   }
   if (is_new) {
     record.vision_ms = static_cast<double>(clip.vision_us) / 1e3;
@@ -314,6 +315,7 @@ std::vector<engine::Request> VisionStage::make_requests(PixelJob& clip) {
     clip.vision_us += watch.elapsed_us();
   }
   SeenClip& seen = clip.seen;
+  if (shared_.nearest != nullptr) clip.look = look_of(seen.tokens);
   const bool is_placed = seen.tokens.device() == stream_.device();
   const auto tokens = std::make_shared<const Tensor>(
       is_placed ? std::move(seen.tokens)
@@ -339,6 +341,21 @@ std::vector<engine::Request> VisionStage::make_requests(PixelJob& clip) {
     requests.push_back(std::move(request));
   }
   return requests;
+}
+
+// The mean of a clip's vision tokens. Those on a device are copied to the host, which waits for the
+// stage's stream and not for the engine's.
+drafts::Sketch VisionStage::look_of(const Tensor& tokens) {
+  if (tokens.device() != Device::kCpu) {
+    return look_of(copy_to(stream_, Device::kCpu, tokens.view()));
+  }
+  const auto width = static_cast<std::size_t>(tokens.shape()[1]);
+  std::vector<float> sums(width);
+  const float* values = tokens.as<float>();
+  for (std::int64_t row = 0; row < tokens.shape()[0]; ++row, values += width) {
+    for (std::size_t i = 0; i < width; ++i) sums[i] += values[i];
+  }
+  return drafts::sketch_of(sums);
 }
 
 // Derives the seed from the clip and the prompt, so that their random numbers are independent of

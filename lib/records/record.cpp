@@ -83,6 +83,30 @@ std::string to_json(const std::vector<TokenLogprob>& logprobs) {
   return out + "]}";
 }
 
+std::string to_json(const Speculation& speculation) {
+  std::string out = "{\"steps\":" + std::to_string(speculation.steps) + ",\"drafts\":{";
+  const char* separator = "";
+  for (const Speculation::Source& source : speculation.sources) {
+    out += separator + json_quote(source.name);
+    out += ":{\"computed\":" + std::to_string(source.computed);
+    out += ",\"accepted\":" + std::to_string(source.accepted) + "}";
+    separator = ",";
+  }
+  return out + "}}";
+}
+
+Speculation parse_speculation(const JsonObject& object) {
+  Speculation speculation{.steps = require_count(object, "steps")};
+  const JsonObject drafts = require_object(object, "drafts");
+  for (const std::string& name : drafts.keys()) {
+    const JsonObject source = require_object(drafts, name);
+    speculation.sources.push_back({.name = name,
+                                   .computed = require_count(source, "computed"),
+                                   .accepted = require_count(source, "accepted")});
+  }
+  return speculation;
+}
+
 void append_text(std::string& out, const char* key, const std::string& value) {
   if (value.empty()) return;
   out += ",\"";
@@ -207,6 +231,7 @@ std::string to_json_line(const Record& record) {
   out += ",\"first_token\":" + ms(record.first_token_ms);
   if (record.engine_ms > 0) out += ",\"engine\":" + ms(record.engine_ms);
   out += ",\"total\":" + ms(record.total_ms) + "}";
+  if (record.speculation) out += ",\"speculation\":" + to_json(*record.speculation);
   out += ",\"finish_reason\":" + json_quote(record.finish_reason);
   if (!record.warnings.empty()) {
     out += ",\"warnings\":[";
@@ -266,6 +291,9 @@ Record parse_json_line(std::string_view line) {
   record.first_token_ms = require_double(timing, "first_token");
   record.engine_ms = timing.get_double("engine", 0);
   record.total_ms = require_double(timing, "total");
+  if (const std::optional<JsonObject> speculation = root.get_object("speculation")) {
+    record.speculation = parse_speculation(*speculation);
+  }
   record.finish_reason = root.require_string("finish_reason");
   record.warnings = root.get_strings("warnings");
   record.settings = root.get_string("settings", "");

@@ -47,6 +47,17 @@ struct ClipFile {
   friend bool operator==(const ClipFile&, const ClipFile&) = default;
 };
 
+// How many tokens of a caption were guessed before the model chose them.
+struct Speculation {
+  struct Source {
+    std::string name;           // of the guesses: "archive", "ngram"
+    std::int64_t computed = 0;  // guesses that the model was asked about
+    std::int64_t accepted = 0;  // of these, guesses that it chose
+  };
+  std::int64_t steps = 0;  // of the engine that gave tokens of the caption
+  std::vector<Source> sources = {};
+};
+
 struct Record {
   std::string video;  // the path as given, as UTF-8; other bytes are escaped (file_name.h)
   // SHA-256 of the file's content, 64 digits; empty when the file was not read completely
@@ -78,6 +89,7 @@ struct Record {
   double first_token_ms = 0;
   double engine_ms = 0;  // this record's share of the engine's time; 0: unknown
   double total_ms = 0;
+  std::optional<Speculation> speculation = std::nullopt;  // if the caption's run had drafts
   std::string finish_reason;  // "stop", "length", "loop"; empty when failed
   std::vector<std::string> warnings;
   std::string settings = {};                // settings_key() of the manifest of the run

@@ -192,6 +192,7 @@ void Scheduler::append_tokens(SequenceId id, std::int64_t num_tokens) {
   sequence.num_computed += num_tokens - 1;
   sequence.num_known += num_tokens;
   sequence.num_unverified = 0;
+  if (num_tokens > 1) release_before_window(sequence);
 }
 
 void Scheduler::fork(SequenceId id, std::span<const std::int32_t> parents) {

@@ -61,12 +61,27 @@ TEST_SUITE("app/drafts") {
     const Finished first = caption(
         {"-o", output, "--max-num-seqs", "1", "--drafts", "archive", "--draft-from", references()});
     CHECK(first.err.find("tokens of a caption per step; archive: ") != std::string::npos);
+    CHECK(first.err.find(" of the engine's steps, which ") != std::string::npos);
+    for (const records::Record& record : parse_records(read_text(output))) {
+      REQUIRE(record.speculation.has_value());
+      std::int64_t num_accepted = 0;
+      for (const records::Speculation::Source& source : record.speculation->sources) {
+        CHECK(source.accepted <= source.computed);
+        num_accepted += source.accepted;
+      }
+      // One token of each step is not a draft; the draft that ends an output gives no further one.
+      const std::int64_t num_left = record.output_tokens - record.speculation->steps;
+      CHECK(num_accepted >= num_left);
+      CHECK(num_accepted <= num_left + 1);
+    }
     const std::string other = (folder.path() / "other.jsonl").string();
     const Finished second = caption(
         {"-o", other, "--max-num-seqs", "1", "--drafts", "archive", "--draft-from", output});
     CHECK(second.err.find("tokens of a caption per step; archive: ") != std::string::npos);
     CHECK(captions_of(read_text(other)) == captions_of(read_text(output)));
-    CHECK(caption({"--drafts", "none"}).err.find("tokens of a caption") == std::string::npos);
+    const Finished none = caption({"--drafts", "none"});
+    CHECK(none.err.find("tokens of a caption") == std::string::npos);
+    CHECK(none.out.find("speculation") == std::string::npos);
   }
 
   TEST_CASE("what cannot be drafted from is one sentence") {

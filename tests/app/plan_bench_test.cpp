@@ -320,10 +320,10 @@ TEST_SUITE("app/bench") {
         {{"--length-scale", "2"}, "--length-scale is for the workloads mixed and static"},
         {{"clip.mp4", "--profile"}, "--profile is for synthetic workloads, not for videos"},
         {{"clip.mp4", "--sweep", "1,2"},
-         "--sweep is for synthetic workloads and --kernels, not for videos"},
+         "--sweep is for synthetic workloads, --kernels and --price, not for videos"},
         {{"clip.mp4", "--kernels"}, "--kernels and --shape measure no videos"},
         {{"--kernels", "--repeat", "2"},
-         "--repeat is for workloads, videos, towers and --loading, not for"},
+         "--repeat is for workloads, videos, towers, --loading and --price, not for"},
         {{"--shape", "clip-l-336", "--requests", "2"}, "not for a shape without a decoder"},
     };
     for (const Case& c : cases) {

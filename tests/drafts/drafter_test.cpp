@@ -119,6 +119,77 @@ TEST_CASE("finished outputs are guessed from, cancelled ones are not") {
   CHECK(propose(drafter, {1, 8}, 1) == Ids{9, 10});
 }
 
+TEST_CASE("drafts are counted by sequence and source, and their time by the costs of steps") {
+  Drafter drafter({.method = Method::kArchive, .max_drafts = 3, .is_adaptive = false},
+                  archive_of({{7, 8, 9, 10}}));
+  drafter.observe_step({.num_tokens = 1, .us = 1000});  // of a prompt: nothing was asked for
+  CHECK(drafter.steps().all == 0);
+  CHECK(propose(drafter, {1, 7}, 1) == Ids{8, 9, 10});
+  drafter.observe(1, 3, 2, true);
+  drafter.observe_step({.num_tokens = 4, .us = 1400});
+  // Two tokens of 1000 us each, for a step that took 400 us longer.
+  CHECK(drafter.steps().all == 1);
+  CHECK(drafter.steps().with_drafts == 1);
+  CHECK(drafter.steps().saved_us > 0);
+  CHECK(drafter.steps().saved_us <= 2 * 1000);
+  CHECK(propose(drafter, {1, 2, 3, 2}, 3, 1).empty());
+  drafter.observe_step({.num_tokens = 1, .us = 1000});
+  CHECK(drafter.steps().all == 2);
+  CHECK(drafter.steps().with_drafts == 1);
+  CHECK(propose(drafter, {1, 7}, 1, 2) == Ids{8, 9});
+  drafter.observe(1, 2, 2, false);  // the second one ended the output
+  drafter.observe_step({.num_tokens = 3, .us = 1200});
+  drafter.end(1, {});
+  const DraftCounts counts = drafter.take_counts(1);
+  const auto archive = static_cast<std::size_t>(GuessSource::kArchive);
+  CHECK(counts.computed[archive] == 5);
+  CHECK(counts.accepted[archive] == 4);
+  CHECK(counts.further_tokens == 3);
+  CHECK(drafter.counts().accepted == counts.accepted);
+  CHECK(drafter.take_counts(1).further_tokens == 0);
+  CHECK(drafter.take_counts(2).further_tokens == 0);
+  // Wrong drafts cost time.
+  const double saved_us = drafter.steps().saved_us;
+  CHECK(propose(drafter, {1, 7}, 1) == Ids{8, 9, 10});
+  drafter.observe(1, 3, 0, true);
+  drafter.observe_step({.num_tokens = 4, .us = 1400});
+  CHECK(drafter.steps().saved_us < saved_us);
+}
+
+TEST_CASE("what the nearest things' texts say is guessed first, if it has been right as often") {
+  auto archive = std::make_shared<TokenArchive>(1 << 20);
+  auto nearest = std::make_shared<NearestTexts>(1 << 20);
+  Drafter drafter({.method = Method::kArchive, .max_drafts = 2, .is_adaptive = false}, archive,
+                  nearest);
+  const Sketch sea = sketch_of(std::vector<float>{1, 0, 0});
+  const Sketch river = sketch_of(std::vector<float>{1, 0.1F, 0});
+  const Sketch city = sketch_of(std::vector<float>{0, 0, 1});
+  std::int64_t id = 100;
+  const auto know = [&](const Sketch& look, std::uint64_t topic, const Ids& text) {
+    drafter.begin(++id, topic, look);
+    drafter.end(id, text);
+  };
+  for (int i = 0; i < 5; ++i) know(city, 1, {8, 50, 51});
+  know(sea, 1, {8, 9, 10});
+  know(sea, 2, {8, 70, 71});
+  drafter.begin(1, 1, river);
+  CHECK(propose(drafter, {1, 8}, 1) == Ids{9, 10});
+  drafter.observe(1, 2, 2, true);
+  CHECK(drafter.counts().accepted[static_cast<std::size_t>(GuessSource::kNearest)] == 2);
+  drafter.end(1, {});
+  // A sequence of which nothing is known gets the archive's.
+  CHECK(propose(drafter, {1, 8}, 1) == Ids{50, 51});
+  drafter.end(1, {});
+  // Where the nearest are wrong, the archive's share of texts speaks for the other ones.
+  for (int i = 0; i < 200; ++i) {
+    drafter.begin(1, 1, river);
+    if (propose(drafter, {1, 8}, 1) != Ids{9, 10}) break;
+    drafter.observe(1, 2, 0, true);
+    drafter.end(1, {});
+  }
+  CHECK(propose(drafter, {1, 8}, 1) == Ids{50, 51});
+}
+
 TEST_CASE("nothing is drafted before a step was measured, nor where further tokens cost as much") {
   Drafter drafter({.method = Method::kArchive}, archive_of_one_text());
   CHECK(propose(drafter, {0, 1, 2, 3}, 1).empty());

@@ -41,8 +41,13 @@ TEST_SUITE("pipeline/progress") {
     outcome.drafts.computed = {250, 10};
     outcome.drafts.accepted = {199, 1};
     CHECK(describe_drafts(outcome) ==
-          "drafts: 3.00 tokens of a caption per step; archive: 199 of 250 right; n-grams: 1 of 10 "
-          "right");
+          "drafts: 3.00 tokens of a caption per step; archive: 199 of 250 right, 1.99 per step; "
+          "ngram: 1 of 10 right, 0.0100 per step");
+    outcome.drafted_steps = {.all = 80, .with_drafts = 60, .saved_us = 1.234e6};
+    CHECK(describe_drafts(outcome).ends_with(
+        "per step; in 75.0 % of the engine's steps, which saved about 1.23 s"));
+    outcome.drafted_steps.saved_us = -5e3;
+    CHECK(describe_drafts(outcome).ends_with("which cost about 0.00500 s"));
   }
 
   TEST_CASE("records with warnings are counted in words") {

@@ -49,6 +49,27 @@ TEST_SUITE("records/record") {
     CHECK(parse_json_line(line).engine_ms == 20.5);
   }
 
+  TEST_CASE("drafts are there for the captions of a run that had them") {
+    Record record = sample_record("v.mp4");
+    CHECK(to_json_line(record).find("speculation") == std::string::npos);
+    CHECK_FALSE(parse_json_line(to_json_line(record)).speculation.has_value());
+    record.speculation = {.steps = 44};
+    const std::string without = to_json_line(record);
+    CHECK(without.find(R"("total":99.875},"speculation":{"steps":44,"drafts":{}},"finish)") !=
+          std::string::npos);
+    record.speculation = {.steps = 12, .sources = {{"archive", 40, 30}, {"ngram", 3, 2}}};
+    const std::string line = to_json_line(record);
+    CHECK(line.find(R"("speculation":{"steps":12,"drafts":{"archive":{"computed":40,"accepted":30})"
+                    R"(,"ngram":{"computed":3,"accepted":2}}},"finish_reason")") !=
+          std::string::npos);
+    for (const std::string& written : {without, line}) {
+      CHECK(to_json_line(parse_json_line(written)) == written);
+    }
+    std::string broken = line;
+    broken.replace(broken.find("\"accepted\":2"), 12, "\"accepted\":-");
+    CHECK_THROWS_AS(parse_json_line(broken), Error);
+  }
+
   TEST_CASE("the chosen adapter stands behind the prompt, and tells captions apart") {
     Record record = with_prompt();
     CHECK(caption_key(record) == record.prompt);

@@ -1,12 +1,16 @@
-// Random schedules: budgets are never exceeded, pages are conserved, tokens are computed in order
-// and once (except after a preemption), a sequence reads only its own tokens, and every sequence
-// ends.
+// Random schedules with drafts, branches, preemptions, cancellations and shared prefixes: budgets
+// are never exceeded, pages are conserved, tokens are computed in order and once (except after a
+// preemption), a sequence reads only its own tokens, a page that the prefix cache or the tier knows
+// holds the prompt's tokens that its hash stands for and never a draft in their place, and every
+// sequence ends.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -24,21 +28,35 @@ Tag prompt_tag(std::int64_t family, std::int64_t token) {
   return static_cast<Tag>(family * 1'000 + token);
 }
 
+// The tokens that content hashes stand for: those of a page, or the first ones of it.
+using Contents = std::map<Hash128, std::vector<Tag>>;
+
+void expect(bool condition, const char* what) {
+  if (!condition) throw std::runtime_error(what);  // far cheaper than a REQUIRE per step
+}
+
 // The contents of the pages, and a tier of two that sometimes have lost what was stored: the disk
 // is given complete pages, the host's memory evicted ones.
 class Memory final : public kv::PageTier {
  public:
-  Memory(std::int64_t num_pages, std::mt19937_64& rng)
-      : pages_(static_cast<std::size_t>(num_pages)), rng_(rng) {}
+  Memory(std::int64_t num_pages, std::mt19937_64& rng, const Contents& contents)
+      : pages_(static_cast<std::size_t>(num_pages)), rng_(rng), contents_(contents) {}
 
   Tag& at(std::int32_t slot) {
     return pages_[static_cast<std::size_t>(slot / kv::kPageTokens)]
                  [static_cast<std::size_t>(slot % kv::kPageTokens)];
   }
   void copy(const kv::PageCopy& copy) { page(copy.to) = page(copy.from); }
+  bool holds(kv::PageId id, const std::vector<Tag>& tags) {
+    return std::equal(tags.begin(), tags.end(), page(id).begin());
+  }
 
-  void store(const Hash128& content, kv::PageId id) override { on_disk_[content] = page(id); }
+  void store(const Hash128& content, kv::PageId id) override {
+    expect(holds(id, contents_.at(content)), "the tier gets other tokens than the hash's");
+    on_disk_[content] = page(id);
+  }
   void evict(const kv::KnownPage& known) override {
+    expect(holds(known.page, contents_.at(known.content)), "an evicted page has other tokens");
     in_memory_[known.content] = page(known.page);
     if (known.part.has_value()) in_memory_[*known.part] = page(known.page);
   }
@@ -64,6 +82,7 @@ class Memory final : public kv::PageTier {
   Kept on_disk_;
   Kept in_memory_;
   std::mt19937_64& rng_;
+  const Contents& contents_;
 };
 
 // The test's model of a sequence, independent of the scheduler's state.
@@ -73,13 +92,17 @@ struct Expected {
   std::int32_t num_branches = 1;
   PromptEnd prompt_end = PromptEnd::kPlain;
   std::int64_t num_wanted = 0;  // number of tokens after which the sequence ends
+  std::int64_t most_slots = 0;  // tokens that the sequence may ever have in its pages
+  std::vector<Tag> drafts;      // offered for the step
   std::int64_t num_computed = 0;
   std::int64_t num_saved = 0;
 
   Tag tag(std::int32_t branch, std::int64_t token) const {
     const auto idx = static_cast<std::size_t>(token);
     if (idx < prompt.size()) return prompt[idx];
-    return outputs[static_cast<std::size_t>(branch)][idx - prompt.size()];
+    const std::vector<Tag>& output = outputs[static_cast<std::size_t>(branch)];
+    if (idx - prompt.size() < output.size()) return output[idx - prompt.size()];
+    return drafts[idx - prompt.size() - output.size()];
   }
   std::int64_t num_known() const { return std::ssize(prompt) + std::ssize(outputs[0]); }
   void start_again() {
@@ -96,7 +119,7 @@ class Simulation {
         rng_(seed),
         has_tier_(rng_() % 2 == 0),
         pool_(num_pages),
-        memory_(num_pages, rng_),
+        memory_(num_pages, rng_, contents_),
         scheduler_(options, pool_, has_tier_ ? &memory_ : nullptr) {}
 
   void submit() {
@@ -127,15 +150,21 @@ class Simulation {
         const std::int64_t of = (i + 1) * kv::kPageTokens <= part_end ? family : last_family;
         spec.prompt_pages.push_back(
             {static_cast<std::uint64_t>(of), static_cast<std::uint64_t>(i)});
+        const auto page = expected.prompt.begin() + i * kv::kPageTokens;
+        contents_[spec.prompt_pages.back()].assign(page, page + kv::kPageTokens);
       }
       if (part_end <= spec.num_prompt_tokens) {
         spec.prompt_part = {.content = {static_cast<std::uint64_t>(family), 1'000},
                             .num_tokens = part_end};
+        contents_[spec.prompt_part.content].assign(
+            expected.prompt.begin() + spec.prompt_part.page() * kv::kPageTokens,
+            expected.prompt.begin() + part_end);
       }
     }
     expected.num_branches = spec.num_branches;
     expected.outputs.resize(1);
     expected.num_wanted = 1 + uniform(spec.max_new_tokens);
+    expected.most_slots = spec.num_prompt_tokens + spec.max_new_tokens - 1;
     const SequenceId id = spec.id;
     try {
       scheduler_.submit(std::move(spec));
@@ -154,6 +183,7 @@ class Simulation {
   }
 
   void step(bool fails) {
+    offer_drafts();
     const StepPlan& plan = scheduler_.plan();
     for (const SequenceId id : plan.preempted) sequences_.at(id).start_again();
     for (const kv::PageCopy& copy : plan.copies) memory_.copy(copy);
@@ -168,7 +198,7 @@ class Simulation {
           i + 1 == plan.sequences.size() || plan.sequences[i + 1].id != planned.id;
       if (!is_last_branch) continue;
       Expected& sequence = sequences_.at(planned.id);
-      sequence.num_computed += planned.num_tokens;
+      sequence.num_computed += planned.num_tokens - planned.num_drafts;
       if (sequence.prompt_end == PromptEnd::kOwnStep &&
           sequence.num_computed == std::ssize(sequence.prompt) && sequence.num_saved == 0) {
         // Models compression: the last two thirds of the slots are kept and move to the front.
@@ -180,8 +210,9 @@ class Simulation {
         scheduler_.shrink(planned.id, sequence.num_computed - sequence.num_saved);
         ++num_shrunk_;
       }
-      if (planned.is_last_known) choose_token(planned.id);
+      if (planned.is_last_known) choose_tokens(planned.id, planned.num_drafts);
     }
+    if (uniform(32) == 0) check_contents();
   }
 
   void check() const { scheduler_.check_invariants(); }
@@ -195,11 +226,33 @@ class Simulation {
   std::int64_t num_shrunk() const { return num_shrunk_; }
   std::int64_t num_parts() const { return num_parts_; }
   std::int64_t num_released() const { return num_released_; }
+  std::int64_t num_accepted() const { return num_accepted_; }
+  std::int64_t num_refused() const { return num_refused_; }
+  std::int64_t num_dropped() const { return num_dropped_; }
+  std::int64_t num_contents() const { return num_contents_; }
   const PrefixStats& prefix_stats() const { return scheduler_.prefix_stats(); }
 
  private:
-  static void expect(bool condition, const char* what) {
-    if (!condition) throw std::runtime_error(what);  // far cheaper than a REQUIRE per step
+  // Every draft is a token that nothing else has: a right one becomes part of the output.
+  void offer_drafts() {
+    const bool offers = uniform(4) != 0;
+    for (auto& [id, sequence] : sequences_) {
+      sequence.drafts.clear();
+      if (!offers || !scheduler_.can_draft(id) || uniform(3) == 0) continue;
+      const std::int64_t count = uniform(uniform(8) == 0 ? 40 : 9);
+      for (std::int64_t i = 0; i < count; ++i) sequence.drafts.push_back(next_tag_++);
+      scheduler_.propose(id, count);
+    }
+  }
+
+  // What the prefix cache finds under a hash holds the tokens that the hash stands for.
+  void check_contents() {
+    for (const auto& [content, tags] : contents_) {
+      const std::optional<kv::PageId> page = pool_.find(content);
+      if (!page.has_value()) continue;
+      expect(memory_.holds(*page, tags), "a page holds other tokens than its hash's");
+      ++num_contents_;
+    }
   }
 
   void check_plan(const StepPlan& plan) {
@@ -210,21 +263,27 @@ class Simulation {
     for (const PlannedSequence& planned : plan.sequences) {
       Expected& sequence = sequences_.at(planned.id);
       const std::int64_t num_known = sequence.num_known();
-      const std::int64_t end = planned.first_token + planned.num_tokens;
+      const std::int64_t end = planned.first_token + planned.num_tokens - planned.num_drafts;
       if (sequence.num_computed == 0) {  // just admitted; a prefix may have been found
         if (planned.first_token % kv::kPageTokens != 0) ++num_parts_;
         expect(planned.first_token == scheduler_.cached_tokens_of(planned.id), "a gap");
         sequence.num_computed = planned.first_token;
       }
-      expect(planned.num_tokens >= 1, "nothing to compute");
+      expect(planned.num_tokens > planned.num_drafts, "nothing to compute");
+      expect(planned.num_drafts <= std::ssize(sequence.drafts) &&
+                 (planned.num_drafts == 0 || end == num_known) &&
+                 end + planned.num_drafts <= sequence.most_slots,
+             "drafts that nobody offered, or beyond the longest output");
+      expect(planned.num_drafts == 0 || plan.preempted.empty(), "pages of others went to drafts");
+      num_dropped_ += std::ssize(sequence.drafts) - planned.num_drafts;
       expect(planned.first_token == sequence.num_computed, "tokens skipped or computed twice");
       expect(end <= num_known, "unknown tokens planned");
       expect(planned.is_last_known == (end == num_known), "logits wanted of the wrong step");
       const auto num_prompt = std::ssize(sequence.prompt);
       expect(planned.num_saved == sequence.num_saved, "slots of another size");
-      expect(
-          scheduler_.pages_of(planned.id, planned.branch).num_tokens() == end - planned.num_saved,
-          "no page for a planned token");
+      expect(scheduler_.pages_of(planned.id, planned.branch).num_tokens() ==
+                 end + planned.num_drafts - planned.num_saved,
+             "no page for a planned token");
       const bool ends_alone = sequence.prompt_end == PromptEnd::kOwnStep;
       expect(!ends_alone || planned.first_token >= num_prompt || end <= num_prompt,
              "a step on both sides of the prompt's end");
@@ -279,16 +338,24 @@ class Simulation {
     }
   }
 
-  void choose_token(SequenceId id) {
+  // The first drafts of a random number are right.
+  void choose_tokens(SequenceId id, std::int64_t num_drafts) {
     Expected& sequence = sequences_.at(id);
-    if (std::ssize(sequence.outputs[0]) + 1 == sequence.num_wanted) {
+    const std::int64_t num_right = uniform(num_drafts + 1);
+    num_accepted_ += num_right;
+    num_refused_ += num_drafts - num_right;
+    if (std::ssize(sequence.outputs[0]) + num_right + 1 >= sequence.num_wanted) {
       scheduler_.finish(id);
       sequences_.erase(id);
       return;
     }
     if (sequence.num_branches == 1) {
-      sequence.outputs[0].push_back(next_tag_++);
-      return scheduler_.append_tokens(id);
+      std::vector<Tag>& output = sequence.outputs[0];
+      output.insert(output.end(), sequence.drafts.begin(), sequence.drafts.begin() + num_right);
+      output.push_back(next_tag_++);
+      sequence.num_computed += num_right;
+      sequence.drafts.clear();
+      return scheduler_.append_tokens(id, num_right + 1);
     }
     std::vector<std::int32_t> parents;
     std::vector<std::vector<Tag>> outputs;
@@ -305,6 +372,7 @@ class Simulation {
   std::mt19937_64 rng_;
   const bool has_tier_;
   kv::PagePool pool_;
+  Contents contents_;
   Memory memory_;
   Scheduler scheduler_;
   std::map<SequenceId, Expected> sequences_;
@@ -315,6 +383,10 @@ class Simulation {
   std::int64_t num_shrunk_ = 0;
   std::int64_t num_parts_ = 0;     // found prefixes that end inside a page
   std::int64_t num_released_ = 0;  // entries of released pages in all steps
+  std::int64_t num_accepted_ = 0;  // drafts
+  std::int64_t num_refused_ = 0;   // drafts that were computed and wrong
+  std::int64_t num_dropped_ = 0;   // drafts for which a step had no tokens or pages
+  std::int64_t num_contents_ = 0;  // pages found under a hash and compared
 };
 
 SchedulerOptions random_options(std::mt19937_64& rng) {
@@ -337,13 +409,17 @@ TEST_SUITE("scheduler/properties") {
     std::int64_t num_shrunk = 0;
     std::int64_t num_parts = 0;
     std::int64_t num_released = 0;
+    std::int64_t num_accepted = 0;
+    std::int64_t num_refused = 0;
+    std::int64_t num_dropped = 0;
+    std::int64_t num_contents = 0;
     PrefixStats prefix;
     for (unsigned seed = 0; seed < 500; ++seed) {
       CAPTURE(seed);
       const auto num_pages = static_cast<std::int64_t>(2 + rng() % 30);
       Simulation simulation(random_options(rng), num_pages, seed);
       for (int i = 0; i < 2000; ++i) {
-        const std::int64_t kind = simulation.uniform(16);
+        const std::int64_t kind = simulation.uniform(10);
         if (kind == 0) {
           simulation.submit();
         } else if (kind == 1 && simulation.uniform(4) == 0) {
@@ -365,6 +441,10 @@ TEST_SUITE("scheduler/properties") {
       num_shrunk += simulation.num_shrunk();
       num_parts += simulation.num_parts();
       num_released += simulation.num_released();
+      num_accepted += simulation.num_accepted();
+      num_refused += simulation.num_refused();
+      num_dropped += simulation.num_dropped();
+      num_contents += simulation.num_contents();
       prefix.hit_tokens += simulation.prefix_stats().hit_tokens;
       prefix.host_tokens += simulation.prefix_stats().host_tokens;
       prefix.disk_tokens += simulation.prefix_stats().disk_tokens;
@@ -376,12 +456,17 @@ TEST_SUITE("scheduler/properties") {
     CHECK(num_parts > 1'000);
     CHECK(num_shrunk > 1'000);
     CHECK(num_released > 10'000);
+    CHECK(num_accepted > 100'000);
+    CHECK(num_refused > 100'000);
+    CHECK(num_dropped > 10'000);
+    CHECK(num_contents > 100'000);
     CHECK(prefix.hit_tokens > 100'000);
     CHECK(prefix.host_tokens > 10'000);
     CHECK(prefix.disk_tokens > 10'000);
     MESSAGE("preemptions ", num_preemptions, ", copies ", num_copies, ", prefix hits ",
             prefix.hit_tokens, " tokens, of these from memory ", prefix.host_tokens, ", from disk ",
-            prefix.disk_tokens);
+            prefix.disk_tokens, ", drafts accepted ", num_accepted, ", refused ", num_refused,
+            ", dropped ", num_dropped, ", hashed pages compared ", num_contents);
   }
 
   TEST_CASE("ten thousand queued sequences finish") {

@@ -30,6 +30,9 @@ class EngineStage {
   drafts::DraftCounts draft_counts() const {
     return drafter_.has_value() ? drafter_->counts() : drafts::DraftCounts{};
   }
+  drafts::DraftedSteps drafted_steps() const {
+    return drafter_.has_value() ? drafter_->steps() : drafts::DraftedSteps{};
+  }
 
  private:
   bool is_cancelled() const { return options_.stop->load(); }
@@ -38,7 +41,7 @@ class EngineStage {
   bool waits_for_batch() const;
   bool take_jobs();
   void take(EncodedJob encoded);
-  void submit(engine::Request request, Caption caption);
+  void submit(engine::Request request, Caption caption, const std::optional<drafts::Sketch>& look);
   void finish(engine::Completion completion);
   engine::EngineOptions with_drafts(engine::EngineOptions options);
   std::vector<engine::Completion> step();

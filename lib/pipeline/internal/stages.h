@@ -19,6 +19,7 @@
 #include "base/byte_queue.h"
 #include "base/clock.h"
 #include "base/open_file.h"
+#include "drafts/nearest_texts.h"
 #include "drafts/token_archive.h"
 #include "engine/engine.h"
 #include "pipeline/internal/claims.h"
@@ -85,6 +86,7 @@ struct PixelJob {
   vision::PixelValues pixels;  // without values: nothing is to be encoded
   double pass_share = 0;       // CaptionModel::pass_share() of the pixels
   std::int64_t vision_us = 0;
+  std::optional<drafts::Sketch> look = std::nullopt;
 
   bool is_waiting() const { return !pixels.values.empty() && !decoded.job.is_over(); }
 };
@@ -93,6 +95,7 @@ struct PixelJob {
 struct EncodedJob {
   Job job;
   std::vector<engine::Request> requests;  // parallel to Job::tasks; empty if the job is over
+  std::optional<drafts::Sketch> look = std::nullopt;  // of the clip, with Shared::nearest
 };
 
 using DecodedQueue = ByteQueue<DecodedJob>;
@@ -165,6 +168,7 @@ struct Shared {
   records::RecordSink& sink;
   VisionCache* cache = nullptr;                             // may be null
   std::shared_ptr<drafts::TokenArchive> archive = nullptr;  // null without drafts from it
+  std::shared_ptr<drafts::NearestTexts> nearest = nullptr;  // likewise
   std::atomic<int> num_replicas{1};                         // whose devices work
   std::atomic<int> num_vision_stages{0};                    // whose threads run
   // The least that a clip counts in a replica's queue before the engine, so that no replica hoards
@@ -268,6 +272,7 @@ class VisionStage {
   // The vision tokens of an example's video, from the vision cache or encoded.
   engine::SharedVision encode_example(const ExampleClip& example);
   void store(const Hash128& key, SeenClip& seen);
+  drafts::Sketch look_of(const Tensor& tokens);
   sampling::SamplingParams sampling_of(const Job& job, const std::string& prompt) const;
 
   model::CaptionModel& model_;
