@@ -19,6 +19,7 @@
 #include "config/adapters.h"
 #include "config/choices.h"
 #include "config/devices.h"
+#include "config/draft_model.h"
 #include "config/examples.h"
 #include "config/generation_defaults.h"
 #include "config/pipeline_options.h"
@@ -296,8 +297,11 @@ int run(const RunFlags& flags, const Globals& globals) {
   config::require_consistent(preset);
   check_stream(flags, preset, inputs.size(), prompts.size());
   const Sha256 model_hash = model->content_hash();
-  pipeline::Options options = config::pipeline_options(preset, machine, *model, model_hash,
-                                                       static_cast<int>(contexts.size()));
+  std::unique_ptr<model::CaptionModel> draft =
+      config::open_draft_model(contexts.front(), preset, loaded.locations, *model,
+                               flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
+  pipeline::Options options = config::pipeline_options(
+      preset, machine, *model, model_hash, static_cast<int>(contexts.size()), draft.get());
   options.stop = &stop;
   options.trust_times = flags.trust_times;
   for (pipeline::Prompt& prompt : prompts) {
@@ -321,7 +325,8 @@ int run(const RunFlags& flags, const Globals& globals) {
                            .machine = machine,
                            .contexts = contexts,
                            .conversations = conversations_of(options)},
-                          std::move(model), options.engine.kv_cache_bytes);
+                          {.model = std::move(model), .draft = std::move(draft)},
+                          options.engine.kv_cache_bytes);
   return caption_clips(flags, replicas, inputs, std::move(options), manifest);
 }
 

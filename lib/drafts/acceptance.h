@@ -8,8 +8,8 @@
 
 namespace caption::drafts {
 
-enum class GuessSource { kArchive, kRepetition };
-inline constexpr int kNumGuessSources = 2;
+enum class GuessSource { kArchive, kRepetition, kModel };
+inline constexpr int kNumGuessSources = 3;
 
 // Estimates, from the outcomes of earlier drafts, the probability that a guess is right when those
 // before it are. Guesses are counted together that have the same source and similar lengths of

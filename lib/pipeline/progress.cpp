@@ -212,7 +212,7 @@ std::string describe_drafts(const Outcome& outcome) {
       static_cast<double>(std::max<std::int64_t>(1, engine.decode_tokens - engine.accepted_tokens));
   std::string out = "drafts: " + format_number(static_cast<double>(engine.decode_tokens) / steps) +
                     " tokens of a caption per step";
-  constexpr std::array kNames = {"archive", "n-grams"};
+  constexpr std::array kNames = {"archive", "n-grams", "draft model"};
   static_assert(kNames.size() == drafts::kNumGuessSources);
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (outcome.drafts.computed[i] == 0) continue;
