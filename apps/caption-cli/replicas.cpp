@@ -28,9 +28,8 @@ void Replicas::add(const config::Preset& preset, OpenModel opened, std::int64_t 
       .model = opened.model.get(), .kv_cache_bytes = kv_cache_bytes, .name = name};
   if (opened.draft != nullptr) {
     replica.draft = opened.draft.get();
-    replica.draft_kv_cache_bytes =
-        config::draft_kv_cache_bytes(preset, opened.model->decoder().spec(), kv_cache_bytes,
-                                     opened.draft->decoder().spec());
+    replica.draft_kv_cache_bytes = config::draft_kv_cache_bytes(
+        preset, opened.model->decoder().spec(), kv_cache_bytes, opened.draft->decoder().spec());
   }
   replicas_.push_back(std::move(replica));
   models_.push_back(std::move(opened));

@@ -19,10 +19,10 @@ void require_smaller(const Preset& preset, const Locations& locations) {
   const std::int64_t model_bytes =
       model::weight_bytes(find_preset_blueprint(preset.model, locations).blueprint, kFormat);
   if (draft_bytes <= model_bytes) return;
-  throw Error(ErrorCode::kUsage,
-              "it is larger than the model it would guess for, in 16 bits " +
-                  format_bytes(draft_bytes) + " and " + format_bytes(model_bytes) +
-                  "; a draft model saves time only where it is much smaller");
+  throw Error(ErrorCode::kUsage, "it is larger than the model it would guess for, in 16 bits " +
+                                     format_bytes(draft_bytes) + " and " +
+                                     format_bytes(model_bytes) +
+                                     "; a draft model saves time only where it is much smaller");
 }
 
 std::unique_ptr<model::CaptionModel> open(const Context& context, const Preset& preset,
@@ -32,9 +32,9 @@ std::unique_ptr<model::CaptionModel> open(const Context& context, const Preset& 
   const DigestCache digests(locations.digests, keep == KeepDigests::kYes
                                                    ? DigestCache::Keeping::kYes
                                                    : DigestCache::Keeping::kNo);
-  auto draft = model::open_model(context, find_model(preset.speculative.draft_model, locations),
-                                 kFormat,
-                                 {.digests = digests, .requantises = preset.quantization.requantize});
+  auto draft =
+      model::open_model(context, find_model(preset.speculative.draft_model, locations), kFormat,
+                        {.digests = digests, .requantises = preset.quantization.requantize});
   pipeline::match_draft(model, *draft);
   if (preset.video.max_pixels > 0 && draft->preprocess_spec().smart) {
     draft->set_max_pixels(preset.video.max_pixels);
@@ -56,7 +56,8 @@ std::unique_ptr<model::CaptionModel> open_draft_model(const Context& context, co
   try {
     return open(context, preset, locations, model, keep);
   } catch (const Error& error) {
-    throw Error(error.code(), "draft model " + preset.speculative.draft_model + ": " + error.what());
+    throw Error(error.code(),
+                "draft model " + preset.speculative.draft_model + ": " + error.what());
   }
 }
 

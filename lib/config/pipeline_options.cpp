@@ -60,8 +60,8 @@ std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
   const std::int64_t draft_page_bytes =
       placed.draft == nullptr ? 0 : kv_page_bytes(preset, placed.draft->decoder().spec());
   const model::DecoderSpec& spec = placed.decoder.spec();
-  const std::int64_t bytes = plan_kv_cache_bytes(preset, spec, memory.held_bytes,
-                                                 memory.total_bytes, draft_page_bytes);
+  const std::int64_t bytes =
+      plan_kv_cache_bytes(preset, spec, memory.held_bytes, memory.total_bytes, draft_page_bytes);
   if (draft_page_bytes == 0) return bytes;
   const std::int64_t page_bytes = kv_page_bytes(preset, spec);
   return bytes / (page_bytes + draft_page_bytes) * page_bytes;

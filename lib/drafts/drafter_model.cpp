@@ -20,14 +20,13 @@ void Drafter::begin_chains(std::span<const DraftQuery> queries, std::int64_t num
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const DraftQuery& query = queries[i];
     const Proposal& proposal = proposals_.at(query.sequence);
-    const ModelChain chain{
-        .num_missing = model_->num_missing(query.sequence, output_of(query)),
-        .most = std::min<std::int64_t>(query.most, options_.max_drafts),
-        .trust = trust_in(proposal)};
+    const ModelChain chain{.num_missing = model_->num_missing(query.sequence, output_of(query)),
+                           .most = std::min<std::int64_t>(query.most, options_.max_drafts),
+                           .trust = trust_in(proposal)};
     const bool is_model_better =
         proposal.guesses.empty() ||
-        (options_.is_adaptive && acceptance_.probability(proposal.source, proposal.guesses[0]) <
-                                     model_depth_.alpha());
+        (options_.is_adaptive &&
+         acceptance_.probability(proposal.source, proposal.guesses[0]) < model_depth_.alpha());
     if (chain.num_missing > 0 && is_model_better) {
       model_chains_.push_back(chain);
       chained_.push_back({.query = i, .followers = {}});
@@ -45,8 +44,7 @@ void Drafter::begin_chains(std::span<const DraftQuery> queries, std::int64_t num
 }
 
 // One pass for the chains that are open, or for one of them.
-void Drafter::extend_chains(std::span<const DraftQuery> queries,
-                            std::optional<std::size_t> only) {
+void Drafter::extend_chains(std::span<const DraftQuery> queries, std::optional<std::size_t> only) {
   model_queries_.clear();
   extended_.clear();
   for (std::size_t i = 0; i < chained_.size(); ++i) {
@@ -92,8 +90,7 @@ void Drafter::note_saving(std::int64_t num_tokens, double us) {
   const double plain_us = costs_.us(num_tokens - counts.computed[kOfModel]);
   const auto plain_tokens =
       static_cast<double>(num_queries + num_accepted - counts.accepted[kOfModel]);
-  const double worth_us =
-      plain_us * static_cast<double>(num_queries + num_accepted) / plain_tokens;
+  const double worth_us = plain_us * static_cast<double>(num_queries + num_accepted) / plain_tokens;
   model_depth_.observe_saving(worth_us - us, plain_us);
 }
 

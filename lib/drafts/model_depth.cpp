@@ -62,8 +62,7 @@ ModelDepth::Choice ModelDepth::best(std::span<const ModelChain> chains, std::int
     for (const ModelChain& chain : chains) {
       if (!chain.is_open() || chain.num_guesses + tried.depth > chain.most) continue;
       const double probability =
-          chain.all_right *
-          std::pow(alpha_of(chain, alpha_), static_cast<double>(tried.depth));
+          chain.all_right * std::pow(alpha_of(chain, alpha_), static_cast<double>(tried.depth));
       ++num_chains;
       num_missing += chain.num_missing;
       tried.tokens += probability;
@@ -126,7 +125,8 @@ void ModelDepth::observe_pass(const StepLoad& load, std::int64_t num_chains) {
     return;
   }
   passes_.observe(load.num_tokens, us);
-  smallest_pass_ = smallest_pass_ == 0 ? load.num_tokens : std::min(smallest_pass_, load.num_tokens);
+  smallest_pass_ =
+      smallest_pass_ == 0 ? load.num_tokens : std::min(smallest_pass_, load.num_tokens);
   largest_pass_ = std::max(largest_pass_, load.num_tokens);
 }
 

@@ -59,10 +59,10 @@ Guess greedy(std::span<const float> logits) {
 }  // namespace
 
 struct DraftDecoder::State {
-  State(model::Decoder& decoder, Stream& stream, const DraftDecoderOptions& options,
-        text::VocabularyMatch vocabulary)
-      : options(options),
-        vocabulary(std::move(vocabulary)),
+  State(model::Decoder& decoder, Stream& stream, const DraftDecoderOptions& the_options,
+        text::VocabularyMatch match)
+      : options(the_options),
+        vocabulary(std::move(match)),
         pool(num_affordable_pages(decoder.spec(), to_engine_options(options))),
         runner(decoder, stream, to_engine_options(options), pool.num_pages()) {}
 
@@ -94,7 +94,7 @@ struct DraftDecoder::State {
   StepRunner runner;
   std::unordered_map<std::int64_t, std::unique_ptr<Drafted>> sequences;
   std::int64_t num_passes = 0;
-  std::vector<Asked> asked;  // in this pass, with tokens left to be computed
+  std::vector<Asked> asked;   // in this pass, with tokens left to be computed
   std::vector<Asked> ending;  // whose last token the chunk computes
   std::vector<kv::PageCopy> copies;
 };
@@ -108,7 +108,7 @@ std::int32_t DraftDecoder::State::to_draft(std::int32_t token) const {
 std::int32_t DraftDecoder::State::to_target(std::int32_t token) const {
   const auto index = static_cast<std::size_t>(token);
   return token >= 0 && index < vocabulary.from_other.size() ? vocabulary.from_other[index]
-                                                           : drafts::kNoGuess;
+                                                            : drafts::kNoGuess;
 }
 
 std::int64_t DraftDecoder::State::num_equal(const Drafted& drafted,
@@ -129,8 +129,7 @@ std::int64_t DraftDecoder::State::num_equal(const Drafted& drafted,
 
 bool DraftDecoder::State::set_tokens(const ModelQuery& query, Drafted& drafted) const {
   Sequence& sequence = drafted.sequence;
-  const auto num_kept =
-      static_cast<std::size_t>(num_equal(drafted, query.output, query.followers));
+  const auto num_kept = static_cast<std::size_t>(num_equal(drafted, query.output, query.followers));
   sequence.tokens.resize(static_cast<std::size_t>(sequence.num_prompt) + num_kept);
   std::size_t index = 0;
   for (const std::span<const std::int32_t> tokens : {query.output, query.followers}) {
@@ -142,9 +141,8 @@ bool DraftDecoder::State::set_tokens(const ModelQuery& query, Drafted& drafted) 
     }
   }
   const std::int64_t size = std::ssize(sequence.tokens);
-  drafted.num_computed =
-      std::min({drafted.num_computed, sequence.num_prompt + static_cast<std::int64_t>(num_kept),
-                size - 1});
+  drafted.num_computed = std::min(
+      {drafted.num_computed, sequence.num_prompt + static_cast<std::int64_t>(num_kept), size - 1});
   drafted.pages.truncate(drafted.num_computed);
   return std::max<std::int64_t>(size, sequence.position(0, size - 1) + 1) <=
          runner.spec().max_positions;
@@ -270,9 +268,9 @@ std::int64_t DraftDecoder::num_missing(std::int64_t sequence,
 
 drafts::StepLoad DraftDecoder::guess(std::span<const ModelQuery> queries,
                                      std::span<Guess> guesses) {
-  CAPTION_CHECK(std::ssize(queries) <= state_->options.max_num_seqs &&
-                    queries.size() == guesses.size(),
-                "draft decoder: more sequences than were planned for");
+  CAPTION_CHECK(
+      std::ssize(queries) <= state_->options.max_num_seqs && queries.size() == guesses.size(),
+      "draft decoder: more sequences than were planned for");
   State& state = *state_;
   const Stopwatch stopwatch;
   ++state.num_passes;

@@ -63,8 +63,7 @@ std::optional<engine::Request> DraftPrompts::make(const std::string& system,
                                                   const model::ClipShape& shape,
                                                   std::shared_ptr<const Tensor> vision) const {
   return unless_refused<std::optional<engine::Request>>([&]() -> std::optional<engine::Request> {
-    model::PromptIds prompt =
-        model_.build_prompt(conversation_of(system, {}, question), shape);
+    model::PromptIds prompt = model_.build_prompt(conversation_of(system, {}, question), shape);
     if (vision == nullptr) leave_out_video(prompt);
     if (prompt.ids.empty()) return std::nullopt;
     engine::Request request;

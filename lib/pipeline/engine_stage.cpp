@@ -90,14 +90,14 @@ void EngineStage::open_draft(const Replica& replica, const engine::EngineOptions
   const auto share = static_cast<double>(draft.weight_bytes()) /
                      static_cast<double>(std::max<std::int64_t>(1, model_.weight_bytes()));
   draft_stream_.emplace(draft.context(), pool_);
-  draft_decoder_.emplace(draft.decoder(), *draft_stream_,
-                         engine::DraftDecoderOptions{
-                             .max_num_seqs = options.max_num_seqs,
-                             .max_num_batched_tokens = options.max_num_batched_tokens,
-                             .kv_cache_bytes = replica.draft_kv_cache_bytes,
-                             .kv_dtype = options.kv_dtype,
-                             .relative_cost = share > 0 ? share : 1},
-                         match_draft(model_, draft));
+  draft_decoder_.emplace(
+      draft.decoder(), *draft_stream_,
+      engine::DraftDecoderOptions{.max_num_seqs = options.max_num_seqs,
+                                  .max_num_batched_tokens = options.max_num_batched_tokens,
+                                  .kv_cache_bytes = replica.draft_kv_cache_bytes,
+                                  .kv_dtype = options.kv_dtype,
+                                  .relative_cost = share > 0 ? share : 1},
+      match_draft(model_, draft));
 }
 
 engine::EngineOptions EngineStage::with_drafts(const Replica& replica,
@@ -105,8 +105,8 @@ engine::EngineOptions EngineStage::with_drafts(const Replica& replica,
   const drafts::DrafterOptions& how = options_.drafts.how;
   if (how.method == drafts::Method::kNone) return options;
   if (replica.draft != nullptr) open_draft(replica, options);
-  options.draft_source = &drafter_.emplace(
-      how, shared_.archive, draft_decoder_.has_value() ? &*draft_decoder_ : nullptr);
+  options.draft_source = &drafter_.emplace(how, shared_.archive,
+                                           draft_decoder_.has_value() ? &*draft_decoder_ : nullptr);
   options.max_drafts = how.max_drafts;
   return options;
 }
@@ -238,7 +238,8 @@ void EngineStage::begin_draft(engine::RequestId id, engine::Request prompt) {
     draft_decoder_->begin(static_cast<std::int64_t>(id), std::move(prompt));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnavailable) return device_.lose(error);
-    log_debug("pipeline", std::string("a caption has no drafts of the draft model: ") + error.what());
+    log_debug("pipeline",
+              std::string("a caption has no drafts of the draft model: ") + error.what());
   }
 }
 

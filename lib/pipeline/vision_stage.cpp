@@ -92,7 +92,8 @@ VisionStage::VisionStage(const Replica& replica, Shared& shared, ReplicaDevice& 
       pool_(options_.threads.vision),
       stream_(model_.context(), pool_),
       waiting_examples_(std::move(examples)) {
-  const bool has_drafts = options_.drafts.how.method != drafts::Method::kNone;
+  const bool has_drafts =
+      options_.drafts.how.method != drafts::Method::kNone && options_.sampling.num_beams <= 1;
   if (has_drafts && replica.draft != nullptr) {
     draft_prompts_.emplace(*replica.draft, options_.drafts.model_reads);
   }
@@ -365,8 +366,7 @@ std::vector<std::optional<engine::Request>> VisionStage::make_draft_prompts(
   std::vector<std::optional<engine::Request>> prompts;
   if (!draft_prompts_.has_value()) return prompts;
   for (const Task& task : clip.decoded.job.tasks) {
-    prompts.push_back(draft_prompts_->make(options_.system,
-                                           options_.prompts.at(task.prompt).text,
+    prompts.push_back(draft_prompts_->make(options_.system, options_.prompts.at(task.prompt).text,
                                            clip.seen.shape, clip.draft_tokens));
   }
   return prompts;

@@ -62,10 +62,9 @@ VocabularyMatch match_vocabularies(const Tokenizer& one, std::span<const TokenId
     if (back == kNone || same == id) back = id;
   }
   if (num_missing > 0) {
-    throw Error(ErrorCode::kUsage,
-                "its vocabulary lacks " + counted(num_missing, "token") + " of the model's " +
-                    std::to_string(one.vocab_size()) + ", the first of them " +
-                    json_quote(example));
+    throw Error(ErrorCode::kUsage, "its vocabulary lacks " + counted(num_missing, "token") +
+                                       " of the model's " + std::to_string(one.vocab_size()) +
+                                       ", the first of them " + json_quote(example));
   }
   match_ends(match.to_other, ends, other_ends);
   match_ends(match.from_other, other_ends, ends);

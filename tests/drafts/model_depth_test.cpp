@@ -133,8 +133,8 @@ Simulated simulate(Drafter& drafter, PlantedModel& model, const Times& times, st
         running[i] = begin();
       }
     }
-    const std::int64_t us = model.us - passes_begin_us +
-                            std::llround(times.step(static_cast<double>(size)));
+    const std::int64_t us =
+        model.us - passes_begin_us + std::llround(times.step(static_cast<double>(size)));
     total.us += static_cast<double>(us);
     drafter.observe_step({.num_tokens = size, .us = us});
   }
@@ -148,9 +148,8 @@ Simulated run_fixed(std::int32_t depth, double alpha, const Times& times, std::s
   return simulate(drafter, model, times, batch, 400, 3000);
 }
 
-Simulated run_adaptive(double alpha, const Times& times, std::size_t batch,
-                       int num_unmeasured, std::int64_t num_prompt = 0,
-                       std::int64_t length = 400) {
+Simulated run_adaptive(double alpha, const Times& times, std::size_t batch, int num_unmeasured,
+                       std::int64_t num_prompt = 0, std::int64_t length = 400) {
   PlantedModel model(alpha, times);
   model.num_prompt = num_prompt;
   Drafter drafter({.method = Method::kModel, .max_drafts = 8}, nullptr, &model);
@@ -204,7 +203,7 @@ TEST_CASE("the chosen depth is within 5 % of the best fixed one, on drawn shapes
   double least_gain = 10;
   for (int shape = 0; shape < 16; ++shape) {
     Times times;
-    times.row_us = 1000 * std::pow(10.0, -3.0 * uniform(rng));  // 1 to 1000
+    times.row_us = 1000 * std::pow(10.0, -3.0 * uniform(rng));   // 1 to 1000
     times.pass_us = 1000 * std::pow(10.0, -2.0 * uniform(rng));  // 10 to 1000
     times.pass_row_us = times.row_us * times.pass_us / times.step_us;
     const std::size_t batch = std::size_t{1} << rng() % 5;
@@ -215,8 +214,8 @@ TEST_CASE("the chosen depth is within 5 % of the best fixed one, on drawn shapes
       CAPTURE(alpha);
       const double us = run_adaptive(alpha, times, batch, 1000).us_per_token();
       CHECK(us <= 1.05 * best_us(alpha, times, batch));
-      const double gain = formula_us(alpha, 0, times, batch) /
-                          run_adaptive(alpha, times, batch, 0).us_per_token();
+      const double gain =
+          formula_us(alpha, 0, times, batch) / run_adaptive(alpha, times, batch, 0).us_per_token();
       most_gain = std::max(most_gain, gain);
       least_gain = std::min(least_gain, gain);
     }

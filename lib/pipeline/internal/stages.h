@@ -83,10 +83,10 @@ struct DecodedJob {
 struct PixelJob {
   DecodedJob decoded;
   SeenClip seen;
-  vision::PixelValues pixels;  // without values: nothing is to be encoded
-  vision::PixelValues draft_pixels = {};                   // of the draft model
-  std::shared_ptr<const Tensor> draft_tokens = {};         // encoded, or null
-  double pass_share = 0;       // CaptionModel::pass_share() of the pixels
+  vision::PixelValues pixels;                       // without values: nothing is to be encoded
+  vision::PixelValues draft_pixels = {};            // of the draft model
+  std::shared_ptr<const Tensor> draft_tokens = {};  // encoded, or null
+  double pass_share = 0;                            // CaptionModel::pass_share() of the pixels
   std::int64_t vision_us = 0;
 
   bool is_waiting() const { return !pixels.values.empty() && !decoded.job.is_over(); }
