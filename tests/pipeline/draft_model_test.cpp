@@ -36,7 +36,9 @@ TEST_SUITE("pipeline/draft model") {
         // Only guesses after the end of a caption are wrong.
         const auto source = static_cast<std::size_t>(drafts::GuessSource::kModel);
         CHECK(outcome.drafts.accepted[source] > outcome.drafts.computed[source] / 2);
-        CHECK(outcome.engine.accepted_tokens == outcome.drafts.accepted[source]);
+        // A right guess of the end gives no further token.
+        CHECK(outcome.engine.accepted_tokens > 0);
+        CHECK(outcome.engine.accepted_tokens <= outcome.drafts.accepted[source]);
       }
     }
   }
