@@ -28,7 +28,8 @@ std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed);
 // Returns threads, reading, engine, adapters, sampling, stop strings and the system prompt. KV
 // pages get the memory that the model's weights and activations leave. Reserves the decoder's
 // activations, and those of the draft model, if there is one. Throws Error(kOutOfMemory) when no
-// memory is left for pages, Error(kUsage) when sampling options contradict each other. The threads are for a run on `num_replicas` devices.
+// memory is left for pages, Error(kUsage) when sampling options contradict each other. The threads
+// are for a run on `num_replicas` devices.
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
                                    model::CaptionModel& model, const Sha256& model_hash,
                                    int num_replicas = 1, model::CaptionModel* draft = nullptr);

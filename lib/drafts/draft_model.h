@@ -12,8 +12,8 @@ namespace caption::drafts {
 
 // A sequence for which the model guesses one more token.
 struct ModelQuery {
-  std::int64_t sequence = 0;                    // DraftQuery::sequence
-  std::span<const std::int32_t> output = {};    // the tokens chosen so far, without the prompt
+  std::int64_t sequence = 0;                     // DraftQuery::sequence
+  std::span<const std::int32_t> output = {};     // the tokens chosen so far, without the prompt
   std::span<const std::int32_t> followers = {};  // guesses after them, of earlier passes
 };
 

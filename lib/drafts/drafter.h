@@ -125,7 +125,7 @@ class Drafter final : public DraftSource {
   DraftModel* const model_;
   ModelDepth model_depth_;
   std::int64_t spent_us_ = 0;     // by the model, for the next step
-  std::int64_t num_queries_ = 0;  // of the next step, if the model guessed for it and it is no trial
+  std::int64_t num_queries_ = 0;  // of the next step, if the model guessed for it
   DraftCounts step_counts_;       // of the step
   std::vector<ModelChain> model_chains_;
   std::vector<Chained> chained_;

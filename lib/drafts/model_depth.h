@@ -9,8 +9,8 @@
 //
 // t and c are measured (StepCosts), and alpha is the mean probability of recent guesses
 // (Acceptance). A model that is not used is tried again on a single sequence, in at most
-// kTrialShare of the time. What steps with guesses saved or lost is added up as well: when they have
-// lost kMostLossSteps steps' time, there is a pause, each time a longer one.
+// kTrialShare of the time. What steps with guesses saved or lost is added up as well: when they
+// have lost kMostLossSteps steps' time, there is a pause, each time a longer one.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct ModelChain {
   double trust = 1;              // how often the sequence's guesses were right, in terms of alpha
   double all_right = 1;          // the probability that all guesses so far are right
   std::int64_t num_guesses = 0;
-  bool is_over = false;          // the model has no further guess
+  bool is_over = false;  // the model has no further guess
 
   bool is_open() const { return !is_over && num_guesses < most; }
 };
@@ -94,10 +94,10 @@ class ModelDepth {
   std::int64_t largest_pass_ = 0;
   double catch_up_us_ = 0;  // mean per token; 0: none was measured
   double alpha_ = 0.6;
-  double num_guesses_ = 4;  // as if so many had been seen
-  double trial_us_ = 0;  // may be spent on trials; negative after an expensive one
+  double num_guesses_ = 4;            // as if so many had been seen
+  double trial_us_ = 0;               // may be spent on trials; negative after an expensive one
   std::optional<double> untried_us_;  // during a trial, the time of the step without it
-  double balance_steps_ = 0;  // saved, in steps' times
+  double balance_steps_ = 0;          // saved, in steps' times
   std::int64_t pause_steps_ = 0;
   std::int64_t next_pause_steps_ = 1024;
   // Of the step that begin() began.
