@@ -6,6 +6,7 @@
 #include "base/join.h"
 #include "base/log.h"
 #include "config/devices.h"
+#include "config/draft_model.h"
 #include "config/pipeline_options.h"
 #include "config/prompt_tokens.h"
 #include "config/resolve.h"
@@ -21,21 +22,34 @@ std::vector<std::string> device_names(const config::Preset& preset, const Machin
   return names;
 }
 
-Replicas::Replicas(const ReplicaSource& source, std::unique_ptr<model::CaptionModel> first,
-                   std::int64_t kv_cache_bytes) {
+void Replicas::add(const config::Preset& preset, OpenModel opened, std::int64_t kv_cache_bytes,
+                   const std::string& name) {
+  pipeline::Replica replica{
+      .model = opened.model.get(), .kv_cache_bytes = kv_cache_bytes, .name = name};
+  if (opened.draft != nullptr) {
+    replica.draft = opened.draft.get();
+    replica.draft_kv_cache_bytes = config::draft_kv_cache_bytes(
+        preset, opened.model->decoder().spec(), kv_cache_bytes, opened.draft->decoder().spec());
+  }
+  replicas_.push_back(std::move(replica));
+  models_.push_back(std::move(opened));
+}
+
+Replicas::Replicas(const ReplicaSource& source, OpenModel first, std::int64_t kv_cache_bytes) {
   const config::Preset& preset = source.loaded.preset;
   std::vector<std::string> names = device_names(preset, source.machine);
   names.resize(source.contexts.size());
-  replicas_.push_back(
-      {.model = first.get(), .kv_cache_bytes = kv_cache_bytes, .name = names.front()});
-  models_.push_back(std::move(first));
+  add(preset, std::move(first), kv_cache_bytes, names.front());
   for (std::size_t i = 1; i < source.contexts.size(); ++i) {
-    models_.push_back(config::open_model(source.contexts[i], preset, source.loaded.locations,
-                                         {.cancelled = source.cancelled}));
-    model::CaptionModel& model = *models_.back();
-    const std::int64_t bytes = config::kv_cache_bytes(preset, source.machine, model);
-    config::require_fitting_pages(preset, model, source.conversations, bytes);
-    replicas_.push_back({.model = &model, .kv_cache_bytes = bytes, .name = names[i]});
+    const Context& context = source.contexts[i];
+    const config::Locations& locations = source.loaded.locations;
+    OpenModel opened;
+    opened.model = config::open_model(context, preset, locations, {.cancelled = source.cancelled});
+    opened.draft = config::open_draft_model(context, preset, locations, *opened.model);
+    const std::int64_t bytes =
+        config::kv_cache_bytes(preset, source.machine, *opened.model, opened.draft.get());
+    config::require_fitting_pages(preset, *opened.model, source.conversations, bytes);
+    add(preset, std::move(opened), bytes, names[i]);
   }
   if (replicas_.size() == 1) return;
   log_info("run",

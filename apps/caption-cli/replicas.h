@@ -24,18 +24,26 @@ struct ReplicaSource {
   const std::atomic<bool>* cancelled = nullptr;  // config::OpenChoices::cancelled
 };
 
+// A model on a device, and its draft model or null.
+struct OpenModel {
+  std::unique_ptr<model::CaptionModel> model;
+  std::unique_ptr<model::CaptionModel> draft;
+};
+
 class Replicas {
  public:
-  // Opens the model on each device but the first, on which it is open with these bytes for KV
-  // pages. Throws as config::open_model(), and Error(kOutOfMemory) for a device without room for
-  // the pages of a clip.
-  Replicas(const ReplicaSource& source, std::unique_ptr<model::CaptionModel> first,
-           std::int64_t kv_cache_bytes);
+  // Opens the models on each device but the first, on which they are open with these bytes for the
+  // model's KV pages. Throws as config::open_model() and config::open_draft_model(), and
+  // Error(kOutOfMemory) for a device without room for the pages of a clip.
+  Replicas(const ReplicaSource& source, OpenModel first, std::int64_t kv_cache_bytes);
 
   const std::vector<pipeline::Replica>& get() const { return replicas_; }
 
  private:
-  std::vector<std::unique_ptr<model::CaptionModel>> models_;
+  void add(const config::Preset& preset, OpenModel opened, std::int64_t kv_cache_bytes,
+           const std::string& name);
+
+  std::vector<OpenModel> models_;
   std::vector<pipeline::Replica> replicas_;
 };
 

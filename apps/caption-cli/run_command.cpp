@@ -19,6 +19,7 @@
 #include "config/adapters.h"
 #include "config/choices.h"
 #include "config/devices.h"
+#include "config/draft_model.h"
 #include "config/examples.h"
 #include "config/generation_defaults.h"
 #include "config/pipeline_options.h"
@@ -268,6 +269,15 @@ void choose_weights(const RunFlags& flags, const Context& context, const Machine
   settle_weights("run", context, machine, loaded, texts);
 }
 
+// An empty prompt is the model's own.
+std::vector<pipeline::Prompt> with_default(std::vector<pipeline::Prompt> prompts,
+                                           const model::CaptionModel& model) {
+  for (pipeline::Prompt& prompt : prompts) {
+    if (prompt.text.empty()) prompt.text = model.default_prompt();
+  }
+  return prompts;
+}
+
 int run(const RunFlags& flags, const Globals& globals) {
   check_output(flags.output, flags.input.paths);
   be_quiet_if_asked(flags);
@@ -297,14 +307,14 @@ int run(const RunFlags& flags, const Globals& globals) {
   config::require_consistent(preset);
   check_stream(flags, preset, inputs.size(), prompts.size());
   const Sha256 model_hash = model->content_hash();
-  pipeline::Options options = config::pipeline_options(preset, machine, *model, model_hash,
-                                                       static_cast<int>(contexts.size()));
+  std::unique_ptr<model::CaptionModel> draft =
+      config::open_draft_model(contexts.front(), preset, loaded.locations, *model,
+                               flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
+  pipeline::Options options = config::pipeline_options(
+      preset, machine, *model, model_hash, static_cast<int>(contexts.size()), draft.get());
   options.stop = &stop;
   options.trust_times = flags.trust_times;
-  for (pipeline::Prompt& prompt : prompts) {
-    if (prompt.text.empty()) prompt.text = model->default_prompt();
-  }
-  options.prompts = prompts;
+  options.prompts = with_default(std::move(prompts), *model);
   options.examples = std::move(examples);
   require_possible(preset, *model, options, inputs);
   const records::Manifest manifest = make_manifest(preset, *model, model_hash, options);
@@ -323,7 +333,8 @@ int run(const RunFlags& flags, const Globals& globals) {
                            .contexts = contexts,
                            .conversations = conversations_of(options),
                            .cancelled = &stop},
-                          std::move(model), options.engine.kv_cache_bytes);
+                          {.model = std::move(model), .draft = std::move(draft)},
+                          options.engine.kv_cache_bytes);
   return caption_clips(flags, replicas, inputs, std::move(options), manifest);
 }
 

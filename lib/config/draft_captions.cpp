@@ -52,6 +52,8 @@ pipeline::DraftOptions draft_options(const Preset& preset) {
   drafts.how = {.method = speculative.method,
                 .max_drafts = static_cast<std::int32_t>(speculative.num_draft_tokens),
                 .is_adaptive = speculative.adaptive};
+  drafts.model_reads =
+      speculative.draft_video ? pipeline::DraftReads::kVideo : pipeline::DraftReads::kText;
   for (const std::string& path : speculative.draft_from) {
     std::vector<std::string> captions;
     try {

@@ -228,16 +228,22 @@ void for_each_speculative_field(Section& speculative, Visit&& visit) {
               "Several tokens of a caption are then computed in one step, and those that the model "
               "itself would have chosen are kept: captions are the same, sooner. archive guesses "
               "from the captions that this run and the output before it made, and from "
-              "--draft-from; ngram only from the caption itself and the prompt. Beams have no "
+              "--draft-from; ngram only from the caption itself and the prompt; model only with "
+              "--draft-model, which the others have besides where it is named. Beams have no "
               "drafts."},
         speculative.method);
   visit(Field{"speculative.draft_from", "--draft-from", Affects::kNothing,
               "captions to guess from, as for eval", Means::kFile,
               "JSONL of records or of references; --drafts archive."},
         speculative.draft_from);
-  visit(Field{"speculative.draft_model", "", Affects::kNothing,
-              "a small model that drafts tokens; empty: none", Means::kModel},
+  visit(Field{"speculative.draft_model", "--draft-model", Affects::kNothing,
+              "a smaller model that guesses tokens; empty: none", Means::kModel,
+              "Its vocabulary must have the tokens of the model's. It guesses where no other "
+              "source does better, and only while that saves time."},
         speculative.draft_model);
+  visit(Field{"speculative.draft_video", "", Affects::kNothing,
+              "whether the draft model sees the video, or the question alone"},
+        speculative.draft_video);
   visit(Field{"speculative.num_draft_tokens", "", Affects::kNothing,
               "most tokens guessed for a caption at a time"},
         speculative.num_draft_tokens, IntRange{1, 32});

@@ -26,7 +26,11 @@ struct MemoryUse {
 // On a GPU other processes and the CUDA context count, too.
 MemoryUse memory_use(const PlacedDecoder& placed) {
   if (!placed.device.is_cuda()) {
-    return {.held_bytes = placed.weight_bytes + placed.decoder.scratch_bytes(),
+    const std::int64_t draft_bytes =
+        placed.draft == nullptr
+            ? 0
+            : placed.draft->weight_bytes() + placed.draft->decoder().scratch_bytes();
+    return {.held_bytes = placed.weight_bytes + placed.decoder.scratch_bytes() + draft_bytes,
             .total_bytes = placed.memory_bytes};
   }
   const DeviceMemory memory = require_device_runtime(placed.device).memory();
@@ -40,30 +44,48 @@ std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
   const std::int64_t num_rows = std::min(
       most_rows, std::max(preset.engine.max_num_seqs, preset.engine.max_num_batched_tokens));
   placed.decoder.reserve(preset.engine.max_num_batched_tokens, num_rows);
+  if (placed.draft != nullptr) {
+    placed.draft->decoder().reserve(preset.engine.max_num_batched_tokens,
+                                    preset.engine.max_num_seqs);
+  }
   MemoryUse memory = memory_use(placed);
   if (placed.device.is_cuda()) {  // what the engine reserves beside the pages
     memory.held_bytes +=
         plan::card_bytes(placed.decoder.spec(), num_rows, kv_dtype(preset.quantization)).total();
+    if (placed.draft != nullptr) {
+      memory.held_bytes +=
+          plan::card_bytes(placed.draft->decoder().spec(), preset.engine.max_num_seqs,
+                           kv_dtype(preset.quantization))
+              .total();
+    }
   }
-  return plan_kv_cache_bytes(preset, placed.decoder.spec(), memory.held_bytes, memory.total_bytes);
+  const std::int64_t draft_page_bytes =
+      placed.draft == nullptr ? 0 : kv_page_bytes(preset, placed.draft->decoder().spec());
+  const model::DecoderSpec& spec = placed.decoder.spec();
+  const std::int64_t bytes =
+      plan_kv_cache_bytes(preset, spec, memory.held_bytes, memory.total_bytes, draft_page_bytes);
+  if (draft_page_bytes == 0) return bytes;
+  const std::int64_t page_bytes = kv_page_bytes(preset, spec);
+  return bytes / (page_bytes + draft_page_bytes) * page_bytes;
 }
 
 std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
-                            model::CaptionModel& model) {
+                            model::CaptionModel& model, model::CaptionModel* draft) {
   return kv_cache_bytes(preset, {.device = model.context().device,
                                  .memory_bytes = machine.memory_bytes,
                                  .weight_bytes = model.weight_bytes(),
-                                 .decoder = model.decoder()});
+                                 .decoder = model.decoder(),
+                                 .draft = draft});
 }
 
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
                                    model::CaptionModel& model, const Sha256& model_hash,
-                                   int num_replicas) {
+                                   int num_replicas, model::CaptionModel* draft) {
   pipeline::Options options;
   options.threads = pipeline::plan_threads(num_threads(preset, machine), num_replicas);
   options.read = read_options(preset);
-  options.engine =
-      engine_options(model.context(), preset, kv_cache_bytes(preset, machine, model), model_hash);
+  options.engine = engine_options(model.context(), preset,
+                                  kv_cache_bytes(preset, machine, model, draft), model_hash);
   if (model.context().device.is_cuda() && preset.engine.prefix_cache) {
     options.engine.host_pages_bytes = std::min(
         preset.engine.kv_host_bytes, machine.memory_bytes / kHostPagesShare / num_replicas);

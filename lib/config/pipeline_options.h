@@ -15,20 +15,23 @@ struct PlacedDecoder {
   std::int64_t memory_bytes = 0;  // of the machine; a GPU tells its own
   std::int64_t weight_bytes = 0;
   model::Decoder& decoder;
+  model::CaptionModel* draft = nullptr;  // that has pages beside it
 };
 
-// Memory for the KV pages of a model on its device: what weights and activations leave there.
+// Memory for the KV pages of a model on its device: what weights and activations leave there, and
+// with a draft model, the part of it that its own pages leave.
 // Reserves the decoder's activations. Throws Error(kOutOfMemory) when nothing is left.
 std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
-                            model::CaptionModel& model);
+                            model::CaptionModel& model, model::CaptionModel* draft = nullptr);
 std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed);
 
 // Returns threads, reading, engine, adapters, sampling, stop strings and the system prompt. KV
 // pages get the memory that the model's weights and activations leave. Reserves the decoder's
-// activations. Throws Error(kOutOfMemory) when no memory is left for pages, Error(kUsage) when
-// sampling options contradict each other. The threads are for a run on `num_replicas` devices.
+// activations, and those of the draft model, if there is one. Throws Error(kOutOfMemory) when no
+// memory is left for pages, Error(kUsage) when sampling options contradict each other. The threads
+// are for a run on `num_replicas` devices.
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
                                    model::CaptionModel& model, const Sha256& model_hash,
-                                   int num_replicas = 1);
+                                   int num_replicas = 1, model::CaptionModel* draft = nullptr);
 
 }  // namespace caption::config

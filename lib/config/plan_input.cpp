@@ -84,8 +84,15 @@ void set_host(const Preset& preset, const Machine& machine,
       model::placed_bytes(input.context, input.model, input.weights) + input.adapters.size_bytes +
       model::decoder_scratch_bytes(Device::kCpu, text, input.max_num_batched_tokens,
                                    input.num_logit_rows(), input.adapters.max_rank);
+  std::int64_t draft_bytes = 0;
+  std::int64_t draft_page_bytes = 0;
+  if (input.draft.has_value()) {
+    draft_bytes = model::weight_bytes(*input.draft, weights::WeightFormat::kBF16);
+    draft_page_bytes = kv_page_bytes(preset, *input.draft->text);
+  }
   try {
-    input.kv_cache_bytes = plan_kv_cache_bytes(preset, text, held_bytes, input.memory_bytes);
+    input.kv_cache_bytes = plan_kv_cache_bytes(preset, text, held_bytes + draft_bytes,
+                                               input.memory_bytes, draft_page_bytes);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kOutOfMemory) throw;
     input.kv_cache_bytes = 0;  // the plan reports the reason

@@ -109,6 +109,7 @@ struct SpeculativeSection {
   DraftMethod method = DraftMethod::kNone;
   std::vector<std::string> draft_from;  // files of captions or references
   std::string draft_model;
+  bool draft_video = true;
   std::int64_t num_draft_tokens = 8;
   bool adaptive = true;
   friend bool operator==(const SpeculativeSection&, const SpeculativeSection&) = default;

@@ -85,8 +85,6 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
   }
   const WeightFormat weights = preset.quantization.weights;
   if (!runs_here(weights)) missing.push_back(std::string(choice_name(weights)) + " weights");
-  if (!preset.speculative.draft_model.empty())
-    missing.emplace_back("draft models (speculative.draft_model)");
   return missing;
 }
 
@@ -118,6 +116,15 @@ void require_consistent(const Preset& preset) {
   if (preset.generation.num_beams > 1 && !preset.generation.stop.empty()) {
     throw Error(ErrorCode::kUsage,
                 "--stop and --num-beams exclude each other: beams end at stop ids alone");
+  }
+  const bool has_drafts = preset.speculative.method != DraftMethod::kNone;
+  if (preset.speculative.method == DraftMethod::kModel && preset.speculative.draft_model.empty()) {
+    throw Error(ErrorCode::kUsage, "--drafts model needs a draft model; --draft-model names one");
+  }
+  if (!preset.speculative.draft_model.empty() && !has_drafts) {
+    throw Error(ErrorCode::kUsage, "--draft-model " + preset.speculative.draft_model +
+                                       " would not be used, as --drafts is none; --drafts model "
+                                       "guesses with it");
   }
   if (!preset.engine.kv_cache_dir.empty() && !preset.engine.prefix_cache) {
     throw Error(ErrorCode::kUsage, "--kv-cache-dir needs --prefix-cache true");
@@ -175,9 +182,10 @@ std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec)
 }
 
 std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
-                                 std::int64_t held_bytes, std::int64_t machine_memory_bytes) {
+                                 std::int64_t held_bytes, std::int64_t machine_memory_bytes,
+                                 std::int64_t draft_page_bytes) {
   if (preset.engine.kv_cache_bytes > 0) return preset.engine.kv_cache_bytes;
-  const double need_bytes = static_cast<double>(kv_page_bytes(preset, spec)) *
+  const double need_bytes = static_cast<double>(kv_page_bytes(preset, spec) + draft_page_bytes) *
                             static_cast<double>(kv::pages_for_tokens(spec.max_positions)) *
                             static_cast<double>(preset.engine.max_num_seqs);
   const double allowed_bytes =

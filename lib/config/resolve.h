@@ -75,9 +75,11 @@ std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec)
 
 // Memory for KV pages: kv_cache_bytes if the preset sets it; otherwise what max_num_seqs sequences
 // of the model's maximum length need, limited to memory_utilization of the machine's memory minus
-// `held_bytes` (weights, activations).
+// `held_bytes` (weights, activations). With a draft model, whose pages have `draft_page_bytes`, it
+// is the memory of as many pages of both.
 std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
-                                 std::int64_t held_bytes, std::int64_t machine_memory_bytes);
+                                 std::int64_t held_bytes, std::int64_t machine_memory_bytes,
+                                 std::int64_t draft_page_bytes = 0);
 
 int num_threads(const Preset& preset, const Machine& machine);
 // `model_hash` is CaptionModel::content_hash(), which is part of the pages' identity.

@@ -5,6 +5,7 @@
 #include "base/join.h"
 #include "config/adapters.h"
 #include "config/devices.h"
+#include "config/draft_model.h"
 #include "config/plan_input.h"
 #include "config/resolve.h"
 #include "plan/cards.h"
@@ -34,8 +35,8 @@ void require_card(const PlannedRun& run, const std::string& card) {
 RunPlanner::RunPlanner(PlannedRun run, PlanAssumptions assumed)
     : run_(std::move(run)), assumed_(std::move(assumed)) {
   require_card(run_, assumed_.card);
+  if (!has_draft_model(preset())) return;
   const std::string& draft = preset().speculative.draft_model;
-  if (draft.empty()) return;
   draft_ = find_blueprint(draft, run_.loaded.locations).blueprint;
   if (!draft_->text.has_value()) {
     throw Error(ErrorCode::kBadModel, draft_->name + ": has no decoder to draft with");

@@ -40,6 +40,7 @@ std::string_view guess_source_name(GuessSource source) {
     case GuessSource::kArchive: return "archive";
     case GuessSource::kRepetition: return "ngram";
     case GuessSource::kNearest: return "nearest";
+    case GuessSource::kModel: return "model";
   }
   return "";
 }

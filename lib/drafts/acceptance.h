@@ -9,9 +9,10 @@
 
 namespace caption::drafts {
 
-enum class GuessSource { kArchive, kRepetition, kNearest };
-inline constexpr int kNumGuessSources = 3;
-std::string_view guess_source_name(GuessSource source);  // "archive", "ngram", "nearest"
+enum class GuessSource { kArchive, kRepetition, kNearest, kModel };
+inline constexpr int kNumGuessSources = 4;
+// "archive", "ngram", "nearest", "model"
+std::string_view guess_source_name(GuessSource source);
 
 // Estimates, from the outcomes of earlier drafts, the probability that a guess is right when those
 // before it are. Guesses are counted together that have the same source and similar lengths of

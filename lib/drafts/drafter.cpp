@@ -23,14 +23,21 @@ constexpr std::int64_t kNearestBytes = 1LL << 20;
 }  // namespace
 
 Drafter::Drafter(const DrafterOptions& options, std::shared_ptr<TokenArchive> archive,
-                 std::shared_ptr<NearestTexts> nearest)
-    : options_(options), archive_(std::move(archive)), nearest_(std::move(nearest)) {
+                 std::shared_ptr<NearestTexts> nearest, DraftModel* model)
+    : options_(options),
+      archive_(std::move(archive)),
+      nearest_(std::move(nearest)),
+      model_(model),
+      model_depth_(model == nullptr ? 1 : model->relative_cost()) {
   CAPTION_CHECK(options.max_drafts >= 1, "drafter: max_drafts is below 1");
 }
 
+double Drafter::trust_in(const Proposal& proposal) const {
+  return (proposal.right + kPriorDrafts) / (proposal.expected + kPriorDrafts);
+}
+
 double Drafter::probability(const Proposal& proposal, const Guess& guess) const {
-  const double own = (proposal.right + kPriorDrafts) / (proposal.expected + kPriorDrafts);
-  return std::min(0.99, own * acceptance_.probability(proposal.source, guess));
+  return std::min(0.99, trust_in(proposal) * acceptance_.probability(proposal.source, guess));
 }
 
 void Drafter::begin(std::int64_t sequence, std::uint64_t topic, const Sketch& look) {
@@ -61,9 +68,11 @@ void Drafter::consider(GuessSource source, Proposal& proposal) {
 }
 
 void Drafter::find_guesses(const DraftQuery& query, Proposal& proposal) {
-  const auto output = query.tokens.subspan(static_cast<std::size_t>(query.num_prompt));
   const std::int64_t most = std::min<std::int64_t>(query.most, options_.max_drafts);
   proposal.guesses.clear();
+  proposal.source = GuessSource::kArchive;
+  if (options_.method == Method::kModel) return;
+  const std::span<const std::int32_t> output = output_of(query);
   if (options_.method == Method::kArchive) {
     find_nearest(proposal);
     if (proposal.nearest != nullptr) {
@@ -108,14 +117,15 @@ std::size_t Drafter::best_count(std::int64_t size, double us_per_token) const {
 std::size_t Drafter::count_paying(std::int64_t num_sequences,
                                   std::int64_t num_prompt_tokens) const {
   const auto tokens = static_cast<double>(num_sequences);
-  double us_per_token = costs_.us(num_sequences) / tokens;
+  const auto spent_us = static_cast<double>(spent_us_);
+  double us_per_token = (spent_us + costs_.us(num_sequences)) / tokens;
   std::size_t count = 0;
   for (int round = 0; round < kRounds; ++round) {
     count = best_count(num_sequences, us_per_token);
     double expected = 0;
     for (std::size_t i = 0; i < count; ++i) expected += candidates_[i].probability;
-    us_per_token =
-        costs_.us(num_sequences + static_cast<std::int64_t>(count)) / (tokens + expected);
+    us_per_token = (spent_us + costs_.us(num_sequences + static_cast<std::int64_t>(count))) /
+                   (tokens + expected);
   }
   if (num_prompt_tokens == 0) return count;
   return best_count(num_sequences + num_prompt_tokens, us_per_token);
@@ -124,12 +134,14 @@ std::size_t Drafter::count_paying(std::int64_t num_sequences,
 void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) {
   candidates_.clear();
   step_ = {.num_sequences = std::ssize(queries)};
+  spent_us_ = 0;
   // Now and then a step without drafts is measured.
   if (options_.is_adaptive && ++num_proposals_ % kStepsPerPlainStep == 0) return;
+  for (const DraftQuery& query : queries) find_guesses(query, proposals_[query.sequence]);
+  std::optional<std::size_t> trial;
+  if (model_ != nullptr) trial = guess_with_model(queries, num_prompt_tokens);
   for (std::size_t i = 0; i < queries.size(); ++i) {
-    Proposal& proposal = proposals_[queries[i].sequence];
-    find_guesses(queries[i], proposal);
-    add_candidates(i, proposal);
+    add_candidates(i, proposals_.at(queries[i].sequence));
   }
   std::size_t num_taken = candidates_.size();
   if (options_.is_adaptive) {
@@ -143,6 +155,10 @@ void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prom
     const DraftQuery& query = queries[candidates_[i].query];
     const auto& guesses = proposals_.at(query.sequence).guesses;
     query.drafts->push_back(guesses[query.drafts->size()].token);
+  }
+  if (trial.has_value() && queries[*trial].drafts->empty()) {
+    const DraftQuery& query = queries[*trial];
+    query.drafts->push_back(proposals_.at(query.sequence).guesses.front().token);
   }
 }
 
@@ -163,6 +179,7 @@ void Drafter::observe(std::int64_t sequence, std::int64_t num_computed, std::int
   proposal.counts += counts;
   step_.num_drafts += num_computed;
   step_.num_further_tokens += counts.further_tokens;
+  step_counts_ += counts;
   const std::int64_t num_known =
       num_accepted + (was_refused && num_accepted < num_computed ? 1 : 0);
   for (std::int64_t i = 0; i < num_known; ++i) {
@@ -175,10 +192,15 @@ void Drafter::observe(std::int64_t sequence, std::int64_t num_computed, std::int
 }
 
 void Drafter::observe_step(const StepLoad& load) {
-  costs_.observe(load.num_tokens, static_cast<double>(load.us));
+  const std::int64_t spent_us = std::exchange(spent_us_, 0);
+  const auto us = static_cast<double>(load.us - spent_us);
+  if (model_ != nullptr) note_saving(load.num_tokens, static_cast<double>(load.us));
+  costs_.observe(load.num_tokens, us);
+  model_depth_.observe_step(us);
   const Step step = std::exchange(step_, {});
   if (step.num_sequences == 0) return;
   ++steps_.all;
+  steps_.saved_us -= static_cast<double>(spent_us);
   if (step.num_drafts == 0) return;
   ++steps_.with_drafts;
   const double us_per_token =
@@ -195,6 +217,7 @@ void Drafter::end(std::int64_t sequence, std::span<const std::int32_t> output) {
     if (proposal.look.has_value()) nearest_->add(proposal.topic, *proposal.look, output);
     proposals_.erase(found);
   }
+  if (model_ != nullptr) model_->end(sequence);
   if (options_.method == Method::kArchive && archive_ != nullptr) archive_->add(output);
 }
 

@@ -1,4 +1,5 @@
-// drafts/drafter.h: drafts from an archive of texts and from the sequence itself, as many as pay.
+// drafts/drafter.h: drafts from an archive of texts, from the sequence itself and from a smaller
+// model, as many as pay.
 //
 // With R sequences and k drafts, of which E are expected to be right, a step of time t(R + k) gives
 // R + E tokens. Drafts are taken in descending order of the probability that they and those before
@@ -17,7 +18,9 @@
 #include <vector>
 
 #include "drafts/acceptance.h"
+#include "drafts/draft_model.h"
 #include "drafts/draft_source.h"
+#include "drafts/model_depth.h"
 #include "drafts/nearest_texts.h"
 #include "drafts/step_costs.h"
 #include "drafts/token_archive.h"
@@ -30,6 +33,7 @@ enum class Method {
   // What followed them in the archive or in the texts of the nearest things, or as kNgram,
   // whichever was right more often.
   kArchive,
+  kModel,  // what the draft model says and nothing else
 };
 
 struct DrafterOptions {
@@ -74,9 +78,10 @@ struct DraftedSteps {
 class Drafter final : public DraftSource {
  public:
   // Several drafters may share `archive` and `nearest`, which get the outputs of all; null: none is
-  // kept.
+  // kept. The draft model, borrowed or null, guesses where it is likelier right than the other
+  // sources and its passes pay (drafts/model_depth.h).
   Drafter(const DrafterOptions& options, std::shared_ptr<TokenArchive> archive,
-          std::shared_ptr<NearestTexts> nearest = nullptr);
+          std::shared_ptr<NearestTexts> nearest = nullptr, DraftModel* model = nullptr);
 
   // What the thing that a sequence is about looks like, and the topic of its text (NearestTexts).
   // Before its first proposal; without this there are no nearest texts.
@@ -118,10 +123,29 @@ class Drafter final : public DraftSource {
     std::size_t query = 0;
   };
 
+  // A sequence for which the draft model guesses; parallel to model_chains_.
+  struct Chained {
+    std::size_t query = 0;
+    std::vector<std::int32_t> followers;  // the tokens of its guesses
+  };
+
+  static std::span<const std::int32_t> output_of(const DraftQuery& query) {
+    return query.tokens.subspan(static_cast<std::size_t>(query.num_prompt));
+  }
   // Puts other_guesses_ in the place of the proposal's if their first one is likelier right.
   void consider(GuessSource source, Proposal& proposal);
   void find_nearest(Proposal& proposal);
   void find_guesses(const DraftQuery& query, Proposal& proposal);
+  // Replaces guesses by those of the draft model. Returns the query whose first guess is a trial,
+  // to be computed in any case.
+  std::optional<std::size_t> guess_with_model(std::span<const DraftQuery> queries,
+                                              std::int64_t num_prompt_tokens);
+  void begin_chains(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens);
+  // What the model's guesses saved in a step.
+  void note_saving(std::int64_t num_tokens, double us);
+  void extend_chains(std::span<const DraftQuery> queries, std::optional<std::size_t> only);
+  // How often the sequence's own guesses were right, in terms of what was expected.
+  double trust_in(const Proposal& proposal) const;
   double probability(const Proposal& proposal, const Guess& guess) const;
   void add_candidates(std::size_t query, const Proposal& proposal);
   // How many of the candidates, the likeliest first, save the most time in a step of `size` tokens
@@ -142,6 +166,17 @@ class Drafter final : public DraftSource {
   std::int64_t num_proposals_ = 0;
   std::vector<Guess> other_guesses_;
   std::vector<Candidate> candidates_;
+
+  DraftModel* const model_;
+  ModelDepth model_depth_;
+  std::int64_t spent_us_ = 0;     // by the model, for the next step
+  std::int64_t num_queries_ = 0;  // of the next step, if the model guessed for it
+  DraftCounts step_counts_;       // of the step
+  std::vector<ModelChain> model_chains_;
+  std::vector<Chained> chained_;
+  std::vector<ModelQuery> model_queries_;
+  std::vector<Guess> model_guesses_;
+  std::vector<std::size_t> extended_;
 };
 
 }  // namespace caption::drafts

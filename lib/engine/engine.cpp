@@ -347,12 +347,7 @@ RequestId Engine::submit(Request request) {
   sequence->tokens = std::move(request.prompt_ids);
   sequence->tokens.reserve(sequence->tokens.size() +
                            static_cast<std::size_t>(request.sampling.max_new_tokens));
-  if (!request.positions.empty()) {
-    sequence->positions = std::move(request.positions);
-    sequence->position_shift =
-        *std::max_element(sequence->positions.begin(), sequence->positions.end()) + 1 -
-        static_cast<std::int32_t>(sequence->num_prompt);
-  }
+  sequence->set_positions(std::move(request.positions));
   sequence->vision_positions = std::move(request.vision_positions);
   for (SharedVision& shared : request.leading_vision) {
     sequence->vision.push_back(std::move(shared.tokens));

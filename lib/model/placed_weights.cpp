@@ -230,24 +230,34 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
   }
   // A tensor that is missing is named when it is read.
   if (is_complete) check_unused_tensors(blueprint, sources_, used);
+  place_all(stream, stored, places);
+  for (const Placed& placed : placed_) size_bytes_ += placed.size_bytes();
+  merged_ = with_base_ = {};
+}
+
+void PlacedWeights::place_all(Stream& stream, const Blueprint& stored,
+                              const std::vector<StoredName>& places) {
+  const auto source_of = [&](const Parameter& parameter) -> weights::Source& {
+    const auto of_group = static_cast<std::size_t>(parameter.group);
+    return *sources_[static_cast<std::size_t>(stored.groups[of_group].source)];
+  };
   std::vector<std::vector<std::span<const std::byte>>> bytes;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const Parameter& parameter = stored.parameters[i];
-    bytes.push_back(bytes_to_place(stream, *sources_[source_of(parameter)], parameter,
-                                   places[i].name, format_));
+    bytes.push_back(
+        bytes_to_place(stream, source_of(parameter), parameter, places[i].name, format_));
   }
   placed_.resize(places.size());
   ReadingAhead ahead(bytes);
   const auto place_one = [&](Stream& of_thread, std::size_t i) {
     ahead.keep_ahead_of(i);
     const Parameter& parameter = stored.parameters[i];
-    place(of_thread, static_cast<ParameterId>(i), parameter, *sources_[source_of(parameter)],
-          places[i]);
+    place(of_thread, static_cast<ParameterId>(i), parameter, source_of(parameter), places[i]);
   };
   const auto is_shared = [&](std::size_t i) {
     const Parameter& parameter = stored.parameters[i];
-    return takes_all_threads(static_cast<ParameterId>(i), parameter,
-                             *sources_[source_of(parameter)], places[i]);
+    return takes_all_threads(static_cast<ParameterId>(i), parameter, source_of(parameter),
+                             places[i]);
   };
   PlacingThreads threads(stream);
   for (std::size_t i = 0; i < places.size();) {
@@ -257,8 +267,6 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
     if (i < places.size()) place_one(stream, i++);
   }
   threads.finish();
-  for (const Placed& placed : placed_) size_bytes_ += placed.size_bytes();
-  merged_ = with_base_ = {};
 }
 
 // A tensor of which much is computed, or held meanwhile, has the threads for itself.

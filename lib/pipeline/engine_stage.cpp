@@ -2,6 +2,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
 #include "pipeline/internal/engine_stage.h"
 #include "pipeline/internal/suspicion.h"
 #include "records/file_name.h"
@@ -86,10 +88,10 @@ Job job_of(Caption caption) {
 
 }  // namespace
 
-EngineStage::EngineStage(model::CaptionModel& model, const engine::EngineOptions& options,
+EngineStage::EngineStage(const Replica& replica, const engine::EngineOptions& options,
                          std::size_t number, Shared& shared, ReplicaDevice& device,
                          Recorder& recorder, EncodedQueue& in)
-    : model_(model),
+    : model_(*replica.model),
       shared_(shared),
       options_(shared.options),
       device_(device),
@@ -97,13 +99,31 @@ EngineStage::EngineStage(model::CaptionModel& model, const engine::EngineOptions
       in_(in),
       number_(number),
       pool_(options_.threads.engine),
-      stream_(model.context(), pool_),
-      engine_(model.decoder(), stream_, with_drafts(options)) {}
+      stream_(model_.context(), pool_),
+      engine_(model_.decoder(), stream_, with_drafts(replica, options)) {}
 
-engine::EngineOptions EngineStage::with_drafts(engine::EngineOptions options) {
+void EngineStage::open_draft(const Replica& replica, const engine::EngineOptions& options) {
+  model::CaptionModel& draft = *replica.draft;
+  const auto share = static_cast<double>(draft.weight_bytes()) /
+                     static_cast<double>(std::max<std::int64_t>(1, model_.weight_bytes()));
+  draft_stream_.emplace(draft.context(), pool_);
+  draft_decoder_.emplace(
+      draft.decoder(), *draft_stream_,
+      engine::DraftDecoderOptions{.max_num_seqs = options.max_num_seqs,
+                                  .max_num_batched_tokens = options.max_num_batched_tokens,
+                                  .kv_cache_bytes = replica.draft_kv_cache_bytes,
+                                  .kv_dtype = options.kv_dtype,
+                                  .relative_cost = share > 0 ? share : 1},
+      match_draft(model_, draft));
+}
+
+engine::EngineOptions EngineStage::with_drafts(const Replica& replica,
+                                               engine::EngineOptions options) {
   const drafts::DrafterOptions& how = options_.drafts.how;
   if (how.method == drafts::Method::kNone) return options;
-  options.draft_source = &drafter_.emplace(how, shared_.archive, shared_.nearest);
+  if (replica.draft != nullptr) open_draft(replica, options);
+  options.draft_source = &drafter_.emplace(how, shared_.archive, shared_.nearest,
+                                           draft_decoder_.has_value() ? &*draft_decoder_ : nullptr);
   options.max_drafts = how.max_drafts;
   return options;
 }
@@ -194,15 +214,17 @@ void EngineStage::take(EncodedJob encoded) {
     if (job.is_skipped || job.record.error.has_value()) {
       recorder_.end(model_, caption);
     } else {
-      submit(std::move(encoded.requests.at(i)), std::move(caption), encoded.look);
+      const bool has_draft = !encoded.draft_prompts.empty();
+      submit(std::move(encoded.requests.at(i)), std::move(caption),
+             {.look = encoded.look,
+              .prompt = has_draft ? std::move(encoded.draft_prompts.at(i)) : std::nullopt});
     }
   }
   recorder_.copy_to_waiting(model_, job);
   recorder_.report(number_, engine_);
 }
 
-void EngineStage::submit(engine::Request request, Caption caption,
-                         const std::optional<drafts::Sketch>& look) {
+void EngineStage::submit(engine::Request request, Caption caption, DraftInputs drafts) {
   caption.record.prompt_tokens = std::ssize(request.prompt_ids);
   caption.record.vision_tokens = std::ssize(request.vision_positions);
   if (options_.on_text || !options_.stop_strings.empty()) {
@@ -215,10 +237,11 @@ void EngineStage::submit(engine::Request request, Caption caption,
   try {
     recorder_.show(caption.record, request);
     const engine::RequestId id = engine_.submit(std::move(request));
-    if (drafter_ && look) {
-      drafter_->begin(static_cast<std::int64_t>(id), topic_of(caption.task), *look);
+    if (drafter_ && drafts.look) {
+      drafter_->begin(static_cast<std::int64_t>(id), topic_of(caption.task), *drafts.look);
     }
     running_.emplace(id, std::move(caption));
+    if (drafts.prompt.has_value()) begin_draft(id, *std::move(drafts.prompt));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnavailable) {  // the engine reserves memory of the device
       device_.lose(error);
@@ -226,6 +249,17 @@ void EngineStage::submit(engine::Request request, Caption caption,
     }
     fail(caption.record, error);
     recorder_.end(model_, caption);
+  }
+}
+
+// A caption needs no drafts: it goes on without them, unless the device is lost.
+void EngineStage::begin_draft(engine::RequestId id, engine::Request prompt) {
+  try {
+    draft_decoder_->begin(static_cast<std::int64_t>(id), std::move(prompt));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnavailable) return device_.lose(error);
+    log_debug("pipeline",
+              std::string("a caption has no drafts of the draft model: ") + error.what());
   }
 }
 

@@ -64,9 +64,9 @@ struct RunningReplica {
                  Shared& shared, Recorder& recorder, DecodedQueue& frames, std::size_t queue_bytes)
       : device(replica.name, shared),
         requests(queue_bytes),
-        engine(*replica.model, engine_options_of(replica, shared.options), number, shared, device,
+        engine(replica, engine_options_of(replica, shared.options), number, shared, device,
                recorder, requests),
-        vision(*replica.model, shared, device, std::move(examples), frames, requests) {}
+        vision(replica, shared, device, std::move(examples), frames, requests) {}
 
   ReplicaDevice device;
   EncodedQueue requests;
@@ -281,6 +281,12 @@ AdapterIndex adapter_of(const Options& options, const InputList& inputs, std::si
 
 std::string adapter_name(const Options& options, AdapterIndex adapter) {
   return adapter == kNoAdapter ? "" : options.adapters.at(static_cast<std::size_t>(adapter)).name;
+}
+
+text::VocabularyMatch match_draft(const model::CaptionModel& model,
+                                  const model::CaptionModel& draft) {
+  return text::match_vocabularies(model.tokenizer(), model.eos_ids(), draft.tokenizer(),
+                                  draft.eos_ids());
 }
 
 Outcome run(std::span<const Replica> replicas, const InputList& inputs, Options options,

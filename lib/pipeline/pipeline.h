@@ -48,6 +48,7 @@
 #include "records/record.h"
 #include "records/sink.h"
 #include "sampling/sampling_params.h"
+#include "text/vocabulary_match.h"
 #include "video/read_clip.h"
 
 namespace caption::pipeline {
@@ -112,12 +113,17 @@ struct Progress {
   std::int64_t num_listed() const { return num_wanted() + files_skipped; }
 };
 
+// What a draft model reads before a caption: the question and the video, encoded by its own tower,
+// or the question alone.
+enum class DraftReads { kVideo, kText };
+
 // Speculative decoding (drafts/drafter.h). Changes no caption.
 struct DraftOptions {
   drafts::DrafterOptions how = {.method = drafts::Method::kNone};
   // Method::kArchive: captions known before the run, from the least to the most useful.
   std::vector<std::string> known_captions = {};
   std::int64_t max_archive_bytes = 64LL << 20;  // of the tokens of all captions
+  DraftReads model_reads = DraftReads::kVideo;
 };
 
 // Cache of vision tokens on disk, for later runs over the same clips.
@@ -204,7 +210,15 @@ struct Replica {
   model::CaptionModel* model = nullptr;
   std::int64_t kv_cache_bytes = 0;  // in place of EngineOptions::kv_cache_bytes
   std::string name = {};            // for messages: "GPU 1"
+  // A smaller model on the same device that guesses tokens, and the memory of its KV pages; null:
+  // none. Its vocabulary must have all tokens of the model's.
+  model::CaptionModel* draft = nullptr;
+  std::int64_t draft_kv_cache_bytes = 0;
 };
+
+// Throws Error(kUsage) when the draft model's vocabulary lacks a token of the model's.
+text::VocabularyMatch match_draft(const model::CaptionModel& model,
+                                  const model::CaptionModel& draft);
 
 // Returns when every input has its record, or earlier as Outcome::ending tells. No other thread may
 // use the models during the call; they are equal but for their devices. The frames of examples that

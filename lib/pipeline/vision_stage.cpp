@@ -71,22 +71,33 @@ std::size_t bytes_of(const EncodedJob& encoded) {
            request.vision_positions.size() * sizeof(std::int32_t) +
            request.positions.size() * sizeof(std::int32_t) + kRequestBytes;
   }
-  return encoded.requests.empty() ? sum : sum + encoded.requests.front().vision->size_bytes();
+  if (encoded.requests.empty()) return sum;
+  if (!encoded.draft_prompts.empty() && encoded.draft_prompts.front().has_value()) {
+    const engine::Request& draft = *encoded.draft_prompts.front();
+    if (draft.vision != nullptr) sum += draft.vision->size_bytes();
+  }
+  return sum + encoded.requests.front().vision->size_bytes();
 }
 
 }  // namespace
 
-VisionStage::VisionStage(model::CaptionModel& model, Shared& shared, ReplicaDevice& device,
+VisionStage::VisionStage(const Replica& replica, Shared& shared, ReplicaDevice& device,
                          std::vector<ExampleClip> examples, DecodedQueue& in, EncodedQueue& out)
-    : model_(model),
+    : model_(*replica.model),
       shared_(shared),
       options_(shared.options),
       device_(device),
       in_(in),
       out_(out),
       pool_(options_.threads.vision),
-      stream_(model.context(), pool_),
-      waiting_examples_(std::move(examples)) {}
+      stream_(model_.context(), pool_),
+      waiting_examples_(std::move(examples)) {
+  const bool has_drafts =
+      options_.drafts.how.method != drafts::Method::kNone && options_.sampling.num_beams <= 1;
+  if (has_drafts && replica.draft != nullptr) {
+    draft_prompts_.emplace(*replica.draft, options_.drafts.model_reads);
+  }
+}
 
 void VisionStage::start() {
   ++shared_.num_vision_stages;
@@ -240,6 +251,7 @@ void VisionStage::preprocess(PixelJob& clip) {
   clip.seen.warnings = job.record.warnings;
   clip.pixels = vision::preprocess(stream_, frames.frames, model_.preprocess_spec());
   clip.seen.pixel_content = clip.pixels.content;
+  if (draft_prompts_.has_value()) clip.draft_pixels = draft_prompts_->preprocess(stream_, frames);
   clip.pass_share = model_.pass_share(clip.pixels.values.shape());
   clip.vision_us = watch.elapsed_us();
 }
@@ -275,6 +287,11 @@ void VisionStage::encode_together(std::span<PixelJob* const> clips) {
   }
   std::vector<Tensor> tokens = model_.encode_clips(stream_, pixels);
   stream_.synchronize();
+  for (PixelJob* const clip : clips) {
+    if (draft_prompts_.has_value()) {
+      clip->draft_tokens = draft_prompts_->encode(stream_, clip->draft_pixels);
+    }
+  }
   const auto elapsed_us = static_cast<double>(watch.elapsed_us());
   for (std::size_t i = 0; i < clips.size(); ++i) {
     clips[i]->seen.tokens = std::move(tokens[i]);
@@ -288,7 +305,10 @@ bool VisionStage::pass_on(PixelJob& clip) {
   records::Record& record = clip.decoded.job.record;
   const bool is_new = clip.is_waiting();
   if (!clip.decoded.job.is_over()) {
-    guard_clip(record, [&] { encoded.requests = make_requests(clip); });
+    guard_clip(record, [&] {
+      encoded.requests = make_requests(clip);
+      encoded.draft_prompts = make_draft_prompts(clip);
+    });
     encoded.look = clip.look;
   }
   if (is_new) {
@@ -356,6 +376,17 @@ drafts::Sketch VisionStage::look_of(const Tensor& tokens) {
     for (std::size_t i = 0; i < width; ++i) sums[i] += values[i];
   }
   return drafts::sketch_of(sums);
+}
+
+std::vector<std::optional<engine::Request>> VisionStage::make_draft_prompts(
+    const PixelJob& clip) const {
+  std::vector<std::optional<engine::Request>> prompts;
+  if (!draft_prompts_.has_value()) return prompts;
+  for (const Task& task : clip.decoded.job.tasks) {
+    prompts.push_back(draft_prompts_->make(options_.system, options_.prompts.at(task.prompt).text,
+                                           clip.seen.shape, clip.draft_tokens));
+  }
+  return prompts;
 }
 
 // Derives the seed from the clip and the prompt, so that their random numbers are independent of

@@ -1,12 +1,17 @@
 // Tests that speculative decoding changes the time of captions and nothing else.
 #include <doctest/doctest.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <map>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "tests/app/process.h"
 #include "tests/video/make_clip.h"
+#include "weights/checkpoint.h"
+#include "weights/safetensors_writer.h"
 
 namespace caption::test {
 namespace {
@@ -30,7 +35,129 @@ std::string references() {
   return (sample_video("").parent_path().parent_path() / "references.jsonl").string();
 }
 
+std::filesystem::path demo_model() {
+  return std::filesystem::path(CAPTION_SOURCE_DIR) / "samples/demo-model";
+}
+
+// The demonstration model without the decoder's layers but the first; with `is_random`, the
+// decoder's matrices are random.
+std::string make_small_model(const std::filesystem::path& folder, bool is_random) {
+  std::filesystem::copy(demo_model(), folder);
+  std::string config = read_text(folder / "config.json");
+  const std::string layers = "\"num_hidden_layers\": 4";
+  const std::size_t at = config.find(layers);
+  REQUIRE(at != std::string::npos);
+  write_text(folder / "config.json", config.replace(at, layers.size(), "\"num_hidden_layers\": 1"));
+  const auto from = weights::Checkpoint::open(demo_model());
+  const auto is_dropped = [](const std::string& name) {
+    const bool is_of_layer = name.find("language_model.model.layers.") == 0;
+    return is_of_layer && name.find("layers.0.") == std::string::npos;
+  };
+  std::vector<weights::PlannedTensor> tensors;
+  for (const std::string& name : from.names()) {
+    if (!is_dropped(name)) tensors.push_back(weights::plan_copy(from, name));
+  }
+  weights::SafetensorsWriter writer(folder / "model.safetensors", tensors);
+  std::mt19937 rng(9);
+  for (const weights::PlannedTensor& tensor : tensors) {
+    const bool is_drawn = is_random && tensor.name.find("language_model") == 0 &&
+                          tensor.name.find("norm") == std::string::npos;
+    if (!is_drawn) {
+      writer.copy(from, tensor.name);
+      continue;
+    }
+    // bf16 numbers of both signs between 2^-7 and 2^-6.
+    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.size_bytes));
+    for (std::size_t i = 0; i < bytes.size(); i += 2) {
+      bytes[i] = static_cast<std::byte>(rng() % 128);
+      bytes[i + 1] = static_cast<std::byte>(rng() % 2 == 0 ? 0x3c : 0xbc);
+    }
+    writer.write(tensor.name, bytes);
+  }
+  writer.finish();
+  return folder.string();
+}
+
+// A preset whose draft model always guesses as many tokens as it may.
+std::string make_preset(const std::filesystem::path& path, const std::string& more) {
+  write_text(path, "model: " + demo_model().string() +
+                       "\nspeculative:\n  method: model\n  adaptive: false\n" + more);
+  return path.string();
+}
+
 TEST_SUITE("app/drafts") {
+  TEST_CASE("captions with a draft model are those without, and one with video is right") {
+    const TemporaryFolder folder;
+    const std::string small = make_small_model(folder.path() / "small", false);
+    const std::string random = make_small_model(folder.path() / "random", true);
+    const std::string forced = make_preset(folder.path() / "forced.yaml", "");
+    const std::string of_text =
+        make_preset(folder.path() / "text.yaml", "  draft_video: false\n  num_draft_tokens: 3\n");
+    const std::vector<Arguments> generations = {
+        {"--max-num-seqs", "1"},
+        {"--batching", "static", "--stop", "\xEB\x8B\xA4."},
+        {"--temperature", "0.9", "--seed", "7", "--repetition-penalty", "1.1"}};
+    const std::vector<Arguments> drafts = {
+        {"--preset", forced, "--draft-model", demo_model().string()},
+        {"--preset", forced, "--draft-model", small},
+        {"--preset", of_text, "--draft-model", random},
+        {"--drafts", "archive", "--draft-model", small}};
+    for (const Arguments& generation : generations) {
+      const auto expected = captions_of(caption(generation).out);
+      CHECK(expected.size() == sample_videos().size());
+      for (const Arguments& draft : drafts) {
+        CAPTURE(draft);
+        Arguments options = generation;
+        options.insert(options.end(), draft.begin(), draft.end());
+        const Finished finished = caption(options);
+        CHECK(finished.exit_code == 0);
+        CHECK(captions_of(finished.out) == expected);
+      }
+    }
+    // The model is right in all of its own guesses but those after the end of a caption.
+    const Finished own = caption(
+        {"--preset", forced, "--draft-model", demo_model().string(), "--max-num-seqs", "1"});
+    const std::size_t at = own.err.find("draft model: ");
+    REQUIRE(at != std::string::npos);
+    long right = 0;
+    long all = 0;
+    REQUIRE(std::sscanf(own.err.c_str() + at, "draft model: %ld of %ld right", &right, &all) == 2);
+    constexpr long kMostAfterEnd = 7;  // of a caption: num_draft_tokens is 8
+    CHECK(right >= all - kMostAfterEnd * static_cast<long>(sample_videos().size()));
+    CHECK(right > all / 2);
+  }
+
+  TEST_CASE("a draft model that cannot guess is one sentence that names it") {
+    const TemporaryFolder folder;
+    const std::string small = make_small_model(folder.path() / "small", false);
+    const auto refusal = [](const Arguments& options) {
+      const Finished finished = caption(options);
+      CHECK(finished.exit_code != 0);
+      CHECK(finished.out.empty());
+      return finished.err;
+    };
+    const auto says = [](const std::string& text, const std::string& part) {
+      CAPTURE(text);
+      CHECK(text.find(part) != std::string::npos);
+    };
+    says(refusal({"--drafts", "model"}), "--draft-model names one");
+    says(refusal({"--draft-model", small}), "--drafts model guesses with it");
+    says(refusal({"--drafts", "model", "--draft-model", "/no/such/folder"}),
+         "draft model /no/such/folder: ");
+    says(refusal({"--drafts", "model", "--draft-model", demo_model().string(), "--model", small}),
+         "larger than the model it would guess for");
+    const std::filesystem::path broken = folder.path() / "broken";
+    std::filesystem::copy(small, broken);
+    write_text(broken / "model.safetensors", "no tensors");
+    says(refusal({"--drafts", "model", "--draft-model", broken.string()}),
+         "draft model " + broken.string() + ": ");
+    for (const char* const count : {"0", "1000"}) {
+      const std::string preset = make_preset(folder.path() / "count.yaml",
+                                             "  num_draft_tokens: " + std::string(count) + "\n");
+      says(refusal({"--preset", preset, "--draft-model", small}), "expected 1 to 32");
+    }
+  }
+
   TEST_CASE("captions with drafts are those without, greedy and drawn") {
     const std::vector<Arguments> generations = {
         {"--max-num-seqs", "1"},

@@ -12,6 +12,7 @@
 #include "config/adapters.h"
 #include "config/choices.h"
 #include "config/devices.h"
+#include "config/draft_model.h"
 #include "config/load_preset.h"
 
 namespace caption::config {
@@ -37,12 +38,6 @@ TEST_SUITE("config/resolve") {
     for (const char* card : {"t4", "l4", "a100", "h100"}) {
       CHECK(refusal(load_preset(card, {}, machine, true).preset, true) == "");
     }
-    Preset drafted = load_preset("h100", {}, machine, false).preset;
-    drafted.speculative.draft_model = "small";
-    CHECK(refusal(drafted, false) ==
-          "preset h100: what is asked for needs CUDA kernels and draft models "
-          "(speculative.draft_model), which this "
-          "build does not have; --preset cpu runs here");
     Preset cpu = load_preset("cpu", {}, machine, false).preset;
     cpu.quantization.weights = WeightFormat::kF16;
     CHECK(refusal(cpu, false) ==
@@ -181,8 +176,29 @@ TEST_SUITE("config/resolve") {
     preset.quantization.kv_cache = KvFormat::kAuto;
     CHECK(plan_kv_cache_bytes(preset, spec, 1000, 200'000) == 99'000);
     CHECK_THROWS_AS(plan_kv_cache_bytes(preset, spec, 100'000, 200'000), Error);
+    // With as many pages of a draft model, of half the size, together.
+    constexpr std::int64_t kDraftPageBytes = 128 * 16;
+    CHECK(plan_kv_cache_bytes(preset, spec, 0, 1LL << 40, kDraftPageBytes) == kNeedBytes * 3 / 2);
+    CHECK(plan_kv_cache_bytes(preset, spec, 1000, 200'000, kDraftPageBytes) == 99'000);
     preset.engine.kv_cache_bytes = 12345;
     CHECK(plan_kv_cache_bytes(preset, spec, 100'000, 200'000) == 12345);
+  }
+
+  TEST_CASE("a draft model goes with a method that uses it") {
+    Preset preset;
+    CHECK_FALSE(has_draft_model(preset));
+    preset.speculative.method = DraftMethod::kModel;
+    CHECK_THROWS_WITH_AS(require_consistent(preset), doctest::Contains("--draft-model names one"),
+                         Error);
+    preset.speculative.draft_model = "small";
+    CHECK_NOTHROW(require_consistent(preset));
+    CHECK(has_draft_model(preset));
+    preset.speculative.method = DraftMethod::kArchive;
+    CHECK_NOTHROW(require_consistent(preset));
+    preset.speculative.method = DraftMethod::kNone;
+    CHECK_THROWS_WITH_AS(require_consistent(preset), doctest::Contains("--drafts model guesses"),
+                         Error);
+    CHECK_FALSE(has_draft_model(preset));
   }
 
   TEST_CASE("options arrive where they belong") {

@@ -1,11 +1,13 @@
 // engine/internal/sequence.h: the engine's state of one request.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -44,6 +46,13 @@ struct Sequence {
   std::int64_t submitted_at_us = 0;
   std::int64_t first_token_us = 0;  // since submission
 
+  // Sets `positions`, of which there may be none; num_prompt is set.
+  void set_positions(std::vector<std::int32_t> of_prompt) {
+    positions = std::move(of_prompt);
+    if (positions.empty()) return;
+    position_shift = *std::max_element(positions.begin(), positions.end()) + 1 -
+                     static_cast<std::int32_t>(num_prompt);
+  }
   std::span<const std::int32_t> output() const {
     return std::span(tokens).subspan(static_cast<std::size_t>(num_prompt));
   }

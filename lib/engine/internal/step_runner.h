@@ -1,5 +1,5 @@
 // engine/internal/step_runner.h: a decoder together with what its steps need: pages, index arrays
-// and logits. A second decoder over the same page ids has a StepRunner of its own. Decode steps on
+// and logits. A draft decoder has a StepRunner of its own. Decode steps on
 // a device with graphs are launched as graphs (engine/internal/step_graphs.h), unless the stream
 // has a profile, which times operations one by one.
 #pragma once

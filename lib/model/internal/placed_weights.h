@@ -114,6 +114,8 @@ class PlacedWeights {
   };
 
   const Placed& at(ParameterId id) const { return placed_[static_cast<std::size_t>(id)]; }
+  // Places parameter i of `stored` from places[i], for all i.
+  void place_all(Stream& stream, const Blueprint& stored, const std::vector<StoredName>& places);
   bool takes_all_threads(ParameterId id, const Parameter& parameter, const weights::Source& source,
                          const StoredName& where) const;
   // Threads place several parameters at a time.

@@ -8,6 +8,7 @@
 
 #include "backend/stream.h"
 #include "drafts/drafter.h"
+#include "engine/draft_decoder.h"
 #include "engine/engine.h"
 #include "pipeline/internal/recorder.h"
 #include "pipeline/internal/stages.h"
@@ -19,7 +20,7 @@ namespace caption::pipeline {
 class EngineStage {
  public:
   // `number` is the replica's, from 0 on. Throws as engine::Engine.
-  EngineStage(model::CaptionModel& model, const engine::EngineOptions& options, std::size_t number,
+  EngineStage(const Replica& replica, const engine::EngineOptions& options, std::size_t number,
               Shared& shared, ReplicaDevice& device, Recorder& recorder, EncodedQueue& in);
 
   // Returns when `in` is closed and everything is captioned, when the run is cancelled or nobody
@@ -41,9 +42,16 @@ class EngineStage {
   bool waits_for_batch() const;
   bool take_jobs();
   void take(EncodedJob encoded);
-  void submit(engine::Request request, Caption caption, const std::optional<drafts::Sketch>& look);
+  // What drafts of a caption are made from.
+  struct DraftInputs {
+    std::optional<drafts::Sketch> look;     // of the clip, with Shared::nearest
+    std::optional<engine::Request> prompt;  // that of the draft model, if it has one
+  };
+  void submit(engine::Request request, Caption caption, DraftInputs drafts);
+  void begin_draft(engine::RequestId id, engine::Request prompt);
+  void open_draft(const Replica& replica, const engine::EngineOptions& options);
   void finish(engine::Completion completion);
-  engine::EngineOptions with_drafts(engine::EngineOptions options);
+  engine::EngineOptions with_drafts(const Replica& replica, engine::EngineOptions options);
   std::vector<engine::Completion> step();
   void give_back_all();
 
@@ -56,6 +64,8 @@ class EngineStage {
   const std::size_t number_;
   ThreadPool pool_;
   Stream stream_;
+  std::optional<Stream> draft_stream_;
+  std::optional<engine::DraftDecoder> draft_decoder_;
   std::optional<drafts::Drafter> drafter_;
   engine::Engine engine_;
   std::unordered_map<engine::RequestId, Caption> running_;

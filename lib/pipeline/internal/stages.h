@@ -23,6 +23,7 @@
 #include "drafts/token_archive.h"
 #include "engine/engine.h"
 #include "pipeline/internal/claims.h"
+#include "pipeline/internal/draft_prompts.h"
 #include "pipeline/internal/record_errors.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/vision_cache.h"
@@ -83,8 +84,10 @@ struct DecodedJob {
 struct PixelJob {
   DecodedJob decoded;
   SeenClip seen;
-  vision::PixelValues pixels;  // without values: nothing is to be encoded
-  double pass_share = 0;       // CaptionModel::pass_share() of the pixels
+  vision::PixelValues pixels;                       // without values: nothing is to be encoded
+  vision::PixelValues draft_pixels = {};            // of the draft model
+  std::shared_ptr<const Tensor> draft_tokens = {};  // encoded, or null
+  double pass_share = 0;                            // CaptionModel::pass_share() of the pixels
   std::int64_t vision_us = 0;
   std::optional<drafts::Sketch> look = std::nullopt;
 
@@ -96,6 +99,8 @@ struct EncodedJob {
   Job job;
   std::vector<engine::Request> requests;  // parallel to Job::tasks; empty if the job is over
   std::optional<drafts::Sketch> look = std::nullopt;  // of the clip, with Shared::nearest
+  // Those of the draft model, parallel to `requests`; empty without one.
+  std::vector<std::optional<engine::Request>> draft_prompts = {};
 };
 
 using DecodedQueue = ByteQueue<DecodedJob>;
@@ -245,7 +250,7 @@ class DecodeStage {
 class VisionStage {
  public:
   // `examples` are the videos of the examples in order, with frames that nothing else needs.
-  VisionStage(model::CaptionModel& model, Shared& shared, ReplicaDevice& device,
+  VisionStage(const Replica& replica, Shared& shared, ReplicaDevice& device,
               std::vector<ExampleClip> examples, DecodedQueue& in, EncodedQueue& out);
   ~VisionStage();
 
@@ -267,6 +272,7 @@ class VisionStage {
   void encode_together(std::span<PixelJob* const> clips);
   bool pass_on(PixelJob& clip);
   std::vector<engine::Request> make_requests(PixelJob& clip);
+  std::vector<std::optional<engine::Request>> make_draft_prompts(const PixelJob& clip) const;
   // Encodes the examples' videos and frees their frames.
   void encode_examples();
   // The vision tokens of an example's video, from the vision cache or encoded.
@@ -283,6 +289,7 @@ class VisionStage {
   EncodedQueue& out_;
   ThreadPool pool_;
   Stream stream_;
+  std::optional<DraftPrompts> draft_prompts_;   // with a draft model
   std::vector<PixelJob> batch_;                 // not passed on yet
   std::optional<PixelJob> next_;                // taken from the queue; begins the next batch
   std::vector<ExampleClip> waiting_examples_;   // until the first clip is encoded

@@ -1,0 +1,69 @@
+#include "config/draft_model.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "config/preset_blueprint.h"
+#include "config/resources.h"
+#include "pipeline/pipeline.h"
+
+namespace caption::config {
+namespace {
+
+constexpr weights::WeightFormat kFormat = weights::WeightFormat::kBF16;
+
+void require_smaller(const Preset& preset, const Locations& locations) {
+  const std::int64_t draft_bytes = model::weight_bytes(
+      find_blueprint(preset.speculative.draft_model, locations).blueprint, kFormat);
+  const std::int64_t model_bytes =
+      model::weight_bytes(find_preset_blueprint(preset.model, locations).blueprint, kFormat);
+  if (draft_bytes <= model_bytes) return;
+  throw Error(ErrorCode::kUsage, "it is larger than the model it would guess for, in 16 bits " +
+                                     format_bytes(draft_bytes) + " and " +
+                                     format_bytes(model_bytes) +
+                                     "; a draft model saves time only where it is much smaller");
+}
+
+std::unique_ptr<model::CaptionModel> open(const Context& context, const Preset& preset,
+                                          const Locations& locations,
+                                          const model::CaptionModel& model, KeepDigests keep) {
+  require_smaller(preset, locations);
+  const DigestCache digests(locations.digests, keep == KeepDigests::kYes
+                                                   ? DigestCache::Keeping::kYes
+                                                   : DigestCache::Keeping::kNo);
+  auto draft =
+      model::open_model(context, find_model(preset.speculative.draft_model, locations), kFormat,
+                        {.digests = digests, .requantises = preset.quantization.requantize});
+  pipeline::match_draft(model, *draft);
+  if (preset.video.max_pixels > 0 && draft->preprocess_spec().smart) {
+    draft->set_max_pixels(preset.video.max_pixels);
+  }
+  return draft;
+}
+
+}  // namespace
+
+bool has_draft_model(const Preset& preset) {
+  return !preset.speculative.draft_model.empty() && max_drafts(preset) > 0;
+}
+
+std::unique_ptr<model::CaptionModel> open_draft_model(const Context& context, const Preset& preset,
+                                                      const Locations& locations,
+                                                      const model::CaptionModel& model,
+                                                      KeepDigests keep) {
+  if (!has_draft_model(preset)) return nullptr;
+  try {
+    return open(context, preset, locations, model, keep);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                "draft model " + preset.speculative.draft_model + ": " + error.what());
+  }
+}
+
+std::int64_t draft_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& model,
+                                  std::int64_t kv_cache_bytes, const model::DecoderSpec& draft) {
+  return kv_cache_bytes / kv_page_bytes(preset, model) * kv_page_bytes(preset, draft);
+}
+
+}  // namespace caption::config

@@ -1,0 +1,44 @@
+// drafts/draft_model.h: the interface to a second, smaller model that guesses the next tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "drafts/draft_source.h"
+#include "drafts/token_archive.h"
+
+namespace caption::drafts {
+
+// A sequence for which the model guesses one more token.
+struct ModelQuery {
+  std::int64_t sequence = 0;                     // DraftQuery::sequence
+  std::span<const std::int32_t> output = {};     // the tokens chosen so far, without the prompt
+  std::span<const std::int32_t> followers = {};  // guesses after them, of earlier passes
+};
+
+// The token that the model would choose, and what speaks for it: its probability p in the model's
+// own softmax, as count / total = p; match_length is kModelMatch.
+inline constexpr std::int32_t kModelMatch = 24;
+inline constexpr std::int32_t kModelTotal = 64;
+inline constexpr std::int32_t kNoGuess = -1;  // Guess::token of a sequence without a guess
+
+// One thread at a time.
+class DraftModel {
+ public:
+  virtual ~DraftModel() = default;
+  // The time of a pass divided by that of a step of the same number of tokens, about: the ratio of
+  // the bytes of weights. Used until passes were measured.
+  virtual double relative_cost() const = 0;
+  // The tokens that a pass must compute for the guess after `output`, at least 1; 0 for a sequence
+  // that the model cannot guess for.
+  virtual std::int64_t num_missing(std::int64_t sequence,
+                                   std::span<const std::int32_t> output) const = 0;
+  // Computes one pass. guesses[i] receives the token after those of queries[i], or kNoGuess.
+  // Returns the number of tokens that were computed and the time they took.
+  virtual StepLoad guess(std::span<const ModelQuery> queries, std::span<Guess> guesses) = 0;
+  // The sequence has ended.
+  virtual void end(std::int64_t sequence) = 0;
+};
+
+}  // namespace caption::drafts

@@ -1,0 +1,125 @@
+// The part of Drafter that asks the draft model.
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "drafts/drafter.h"
+
+namespace caption::drafts {
+
+// Chains of the sequences for which the model is likelier right than what was found without it, or
+// for which nothing was found.
+void Drafter::begin_chains(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) {
+  model_chains_.clear();
+  chained_.clear();
+  PlainStep step{.num_tokens = std::ssize(queries),
+                 .num_prompt_tokens = num_prompt_tokens,
+                 .expected_tokens = static_cast<double>(queries.size())};
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const DraftQuery& query = queries[i];
+    const Proposal& proposal = proposals_.at(query.sequence);
+    const ModelChain chain{.num_missing = model_->num_missing(query.sequence, output_of(query)),
+                           .most = std::min<std::int64_t>(query.most, options_.max_drafts),
+                           .trust = trust_in(proposal)};
+    const bool is_model_better =
+        proposal.guesses.empty() ||
+        (options_.is_adaptive &&
+         acceptance_.probability(proposal.source, proposal.guesses[0]) < model_depth_.alpha());
+    if (chain.num_missing > 0 && is_model_better) {
+      model_chains_.push_back(chain);
+      chained_.push_back({.query = i, .followers = {}});
+      continue;
+    }
+    double all_right = 1;
+    for (const Guess& guess : proposal.guesses) {
+      all_right *= probability(proposal, guess);
+      if (all_right < 0.5) break;  // those after it are rather not computed
+      ++step.num_tokens;
+      step.expected_tokens += all_right;
+    }
+  }
+  model_depth_.begin(step, model_chains_, costs_);
+}
+
+// One pass for the chains that are open, or for one of them.
+void Drafter::extend_chains(std::span<const DraftQuery> queries, std::optional<std::size_t> only) {
+  model_queries_.clear();
+  extended_.clear();
+  for (std::size_t i = 0; i < chained_.size(); ++i) {
+    if (!model_chains_[i].is_open() || i != only.value_or(i)) continue;
+    const DraftQuery& query = queries[chained_[i].query];
+    model_queries_.push_back({.sequence = query.sequence,
+                              .output = output_of(query),
+                              .followers = chained_[i].followers});
+    extended_.push_back(i);
+  }
+  model_guesses_.assign(model_queries_.size(), Guess{.token = kNoGuess});
+  const StepLoad load = model_->guess(model_queries_, model_guesses_);
+  spent_us_ += load.us;
+  if (load.num_tokens > 0) model_depth_.observe_pass(load, std::ssize(extended_));
+  for (std::size_t n = 0; n < extended_.size(); ++n) {
+    ModelChain& chain = model_chains_[extended_[n]];
+    Chained& chained = chained_[extended_[n]];
+    const Guess& guess = model_guesses_[n];
+    chain.is_over = guess.token == kNoGuess;
+    if (chain.is_over) continue;
+    Proposal& proposal = proposals_.at(queries[chained.query].sequence);
+    if (chain.num_guesses == 0) proposal.guesses.clear();  // those without the model
+    proposal.source = GuessSource::kModel;
+    proposal.guesses.push_back(guess);
+    model_depth_.observe_guess(acceptance_.probability(proposal.source, guess));
+    chain.all_right *= probability(proposal, guess);
+    chain.num_missing = 1;
+    ++chain.num_guesses;
+    chained.followers.push_back(guess.token);
+  }
+}
+
+// Compared with the step that has the drafts of the other sources alone.
+void Drafter::note_saving(std::int64_t num_tokens, double us) {
+  const DraftCounts counts = std::exchange(step_counts_, {});
+  const std::int64_t num_queries = std::exchange(num_queries_, 0);
+  constexpr auto kOfModel = static_cast<std::size_t>(GuessSource::kModel);
+  const std::int64_t num_drafts =
+      std::accumulate(counts.computed.begin(), counts.computed.end(), std::int64_t{0});
+  const std::int64_t num_accepted =
+      std::accumulate(counts.accepted.begin(), counts.accepted.end(), std::int64_t{0});
+  if (num_queries == 0 || num_tokens - num_drafts != num_queries) return;  // it computed prompts
+  const double plain_us = costs_.us(num_tokens - counts.computed[kOfModel]);
+  const auto plain_tokens =
+      static_cast<double>(num_queries + num_accepted - counts.accepted[kOfModel]);
+  const double worth_us = plain_us * static_cast<double>(num_queries + num_accepted) / plain_tokens;
+  model_depth_.observe_saving(worth_us - us, plain_us);
+}
+
+std::optional<std::size_t> Drafter::guess_with_model(std::span<const DraftQuery> queries,
+                                                     std::int64_t num_prompt_tokens) {
+  num_queries_ = 0;
+  step_counts_ = {};
+  if (options_.is_adaptive && model_depth_.is_paused()) return std::nullopt;
+  begin_chains(queries, num_prompt_tokens);
+  if (model_chains_.empty()) return std::nullopt;
+  const auto is_open = [](const ModelChain& chain) { return chain.is_open(); };
+  bool has_begun = false;
+  while (std::any_of(model_chains_.begin(), model_chains_.end(), is_open)) {
+    if (options_.is_adaptive && model_depth_.more(model_chains_, costs_) == 0) break;
+    extend_chains(queries, std::nullopt);
+    has_begun = true;
+  }
+  if (has_begun) {
+    num_queries_ = std::ssize(queries);
+    return std::nullopt;
+  }
+  const auto least = std::min_element(
+      model_chains_.begin(), model_chains_.end(),
+      [](const ModelChain& a, const ModelChain& b) { return a.num_missing < b.num_missing; });
+  if (!model_depth_.begin_trial(*least, costs_)) return std::nullopt;
+  const auto index = static_cast<std::size_t>(least - model_chains_.begin());
+  extend_chains(queries, index);
+  if (least->num_guesses == 0) return std::nullopt;
+  return chained_[index].query;
+}
+
+}  // namespace caption::drafts

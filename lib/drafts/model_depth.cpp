@@ -1,0 +1,149 @@
+#include "drafts/model_depth.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace caption::drafts {
+namespace {
+
+constexpr int kRounds = 4;  // Dinkelbach's method is then within rounding of its limit
+// What the model must compute before its first guess for a sequence serves so many steps.
+constexpr double kCatchUpSteps = 32;
+constexpr double kMostGuesses = 64;  // alpha is the mean probability of about so many guesses
+// A pass of so many tokens for each sequence tells what further tokens cost, and not what a usual
+// pass does.
+constexpr std::int64_t kCatchUpFactor = 4;
+constexpr double kWeightOfCatchUp = 0.25;  // of a new time in their mean
+constexpr double kMostAlpha = 0.99;
+constexpr double kMostSavedSteps = 32;  // savings beyond these do not excuse later losses
+constexpr std::int64_t kLongestPauseSteps = 16384;
+constexpr double kMostTrialSteps = 100;  // a trial may cost as much as so many steps
+// Passes of up to so many times the tokens of the largest measured one, and as many times less than
+// the smallest, are estimated from measured ones.
+constexpr std::int64_t kKnownFactor = 2;
+
+double alpha_of(const ModelChain& chain, double alpha) {
+  return std::clamp(chain.trust * alpha, 0.0, kMostAlpha);
+}
+
+std::int64_t num_guesses(std::span<const ModelChain> chains) {
+  std::int64_t sum = 0;
+  for (const ModelChain& chain : chains) sum += chain.num_guesses;
+  return sum;
+}
+
+}  // namespace
+
+double ModelDepth::pass_us(std::int64_t num_tokens, const StepCosts& steps) const {
+  const bool is_known = smallest_pass_ > 0 && num_tokens * kKnownFactor >= smallest_pass_ &&
+                        num_tokens <= kKnownFactor * largest_pass_;
+  return is_known ? passes_.us(num_tokens) : relative_cost_ * steps.us(num_tokens);
+}
+
+double ModelDepth::catch_up_us(std::int64_t num_missing, std::int64_t num_chains,
+                               const StepCosts& steps) const {
+  if (catch_up_us_ > 0) return catch_up_us_ * static_cast<double>(num_missing - num_chains);
+  return relative_cost_ * (steps.us(num_missing) - steps.us(num_chains));
+}
+
+ModelDepth::Choice ModelDepth::best(std::span<const ModelChain> chains, std::int64_t num_tokens,
+                                    double us_per_token, double least_saved_us,
+                                    const StepCosts& steps) const {
+  Choice best;
+  Choice tried;
+  double passes_us = 0;
+  std::int64_t num_rows = 0;
+  const double plain_us = steps.us(num_tokens);
+  double most_saved_us = least_saved_us;
+  for (;;) {
+    ++tried.depth;
+    std::int64_t num_chains = 0;
+    std::int64_t num_missing = 0;
+    for (const ModelChain& chain : chains) {
+      if (!chain.is_open() || chain.num_guesses + tried.depth > chain.most) continue;
+      const double probability =
+          chain.all_right * std::pow(alpha_of(chain, alpha_), static_cast<double>(tried.depth));
+      ++num_chains;
+      num_missing += chain.num_missing;
+      tried.tokens += probability;
+    }
+    if (num_chains == 0) return best;
+    passes_us += pass_us(num_chains, steps);
+    if (tried.depth == 1) passes_us += catch_up_us(num_missing, num_chains, steps) / kCatchUpSteps;
+    num_rows += num_chains;
+    tried.us = passes_us + steps.us(num_tokens + num_rows) - plain_us;
+    const double saved_us = tried.tokens * us_per_token - tried.us;
+    if (saved_us <= most_saved_us) continue;
+    most_saved_us = saved_us;
+    best = tried;
+  }
+}
+
+// The least time per token is found by Dinkelbach's method (Management Science 1967).
+void ModelDepth::begin(const PlainStep& step, std::span<const ModelChain> chains,
+                       const StepCosts& steps) {
+  step_ = step;
+  const double plain_us = steps.us(step.num_tokens);
+  us_per_token_ = plain_us / step.expected_tokens;
+  for (int round = 0; round < kRounds; ++round) {
+    const Choice choice =
+        best(chains, step.num_tokens, us_per_token_, kLeastGain * plain_us, steps);
+    us_per_token_ = (plain_us + choice.us) / (step.expected_tokens + choice.tokens);
+  }
+}
+
+std::int64_t ModelDepth::more(std::span<const ModelChain> chains, const StepCosts& steps) const {
+  const std::int64_t num_drafted = num_guesses(chains);
+  const std::int64_t num_tokens = step_.num_tokens + step_.num_prompt_tokens + num_drafted;
+  const double least_saved_us = num_drafted == 0 ? kLeastGain * steps.us(num_tokens) : 0;
+  return best(chains, num_tokens, us_per_token_, least_saved_us, steps).depth;
+}
+
+bool ModelDepth::begin_trial(const ModelChain& chain, const StepCosts& steps) {
+  const std::int64_t num_tokens = step_.num_tokens + step_.num_prompt_tokens;
+  const double plain_us = steps.us(num_tokens);
+  const double us = pass_us(1, steps) + catch_up_us(chain.num_missing, 1, steps) +
+                    steps.us(num_tokens + 1) - plain_us;
+  if (us <= 0 || us > trial_us_) return false;
+  untried_us_ = plain_us;
+  return true;
+}
+
+void ModelDepth::observe_guess(double probability) {
+  num_guesses_ = std::min(num_guesses_ + 1, kMostGuesses);
+  alpha_ += (probability - alpha_) / num_guesses_;
+}
+
+void ModelDepth::observe_pass(const StepLoad& load, std::int64_t num_chains) {
+  const auto us = static_cast<double>(load.us);
+  if (untried_us_.has_value()) trial_us_ -= us;
+  if (load.num_tokens >= kCatchUpFactor * num_chains) {
+    const double usual_us = smallest_pass_ > 0 ? passes_.us(num_chains) : 0;
+    const double per_token =
+        std::max(0.0, us - usual_us) / static_cast<double>(load.num_tokens - num_chains);
+    catch_up_us_ += (catch_up_us_ == 0 ? 1 : kWeightOfCatchUp) * (per_token - catch_up_us_);
+    return;
+  }
+  passes_.observe(load.num_tokens, us);
+  smallest_pass_ =
+      smallest_pass_ == 0 ? load.num_tokens : std::min(smallest_pass_, load.num_tokens);
+  largest_pass_ = std::max(largest_pass_, load.num_tokens);
+}
+
+void ModelDepth::observe_step(double us) {
+  if (untried_us_.has_value()) trial_us_ -= std::max(0.0, us - *untried_us_);
+  untried_us_.reset();
+  trial_us_ = std::min(trial_us_ + kTrialShare * us, kMostTrialSteps * us);
+  if (pause_steps_ > 0) --pause_steps_;
+}
+
+void ModelDepth::observe_saving(double saved_us, double plain_us) {
+  if (plain_us <= 0) return;
+  balance_steps_ = std::min(balance_steps_ + saved_us / plain_us, kMostSavedSteps);
+  if (balance_steps_ > -kMostLossSteps) return;
+  balance_steps_ = 0;
+  pause_steps_ = next_pause_steps_;
+  next_pause_steps_ = std::min(2 * next_pause_steps_, kLongestPauseSteps);
+}
+
+}  // namespace caption::drafts

@@ -1,0 +1,108 @@
+// drafts/model_depth.h: how many tokens a draft model guesses in a step.
+//
+// A step of R sequences of which each gets d guesses takes d passes of the draft model, of time c
+// each, and verifies R (1 + d) tokens in the time t(R (1 + d)). With alpha the probability that a
+// guess is right when those before it are, it gives R (1 + alpha + ... + alpha^d) tokens
+// (Leviathan et al., arXiv:2211.17192, section 3.3). The depth is the one of the least time per
+// token; 0 where that saves less than kLeastGain of it. After each pass the decision is made again
+// with the probabilities of the guesses that are known by then.
+//
+// t and c are measured (StepCosts), and alpha is the mean probability of recent guesses
+// (Acceptance). A model that is not used is tried again on a single sequence, in at most
+// kTrialShare of the time. What steps with guesses saved or lost is added up as well: when they
+// have lost kMostLossSteps steps' time, there is a pause, each time a longer one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "drafts/draft_model.h"
+#include "drafts/step_costs.h"
+
+namespace caption::drafts {
+
+// The step for which guesses are wanted, as it is without them.
+struct PlainStep {
+  std::int64_t num_tokens = 0;         // of decoding sequences, with drafts of other sources
+  std::int64_t num_prompt_tokens = 0;  // besides them
+  double expected_tokens = 0;          // of captions that it is expected to give
+};
+
+// The guesses of one sequence.
+struct ModelChain {
+  std::int64_t num_missing = 0;  // DraftModel::num_missing(), >= 1
+  std::int64_t most = 0;         // guesses
+  double trust = 1;              // how often the sequence's guesses were right, in terms of alpha
+  double all_right = 1;          // the probability that all guesses so far are right
+  std::int64_t num_guesses = 0;
+  bool is_over = false;  // the model has no further guess
+
+  bool is_open() const { return !is_over && num_guesses < most; }
+};
+
+// Not thread-safe.
+class ModelDepth {
+ public:
+  // `relative_cost` is DraftModel::relative_cost().
+  explicit ModelDepth(double relative_cost) : relative_cost_(relative_cost) {}
+
+  // Begins the decisions of a step: finds the least time per token. `steps` are the costs of the
+  // target's steps.
+  void begin(const PlainStep& step, std::span<const ModelChain> chains, const StepCosts& steps);
+  // How many further guesses each open chain shall have; the passes so far are in `chains`.
+  std::int64_t more(std::span<const ModelChain> chains, const StepCosts& steps) const;
+  // Whether the time that is set aside for trials pays one guess for this chain; then it is one.
+  bool begin_trial(const ModelChain& chain, const StepCosts& steps);
+
+  // The probability that a further guess is right when those before it are: the mean of the latest
+  // guesses' probabilities.
+  double alpha() const { return alpha_; }
+
+  void observe_guess(double probability);
+  // A pass for `num_chains` sequences.
+  void observe_pass(const StepLoad& load, std::int64_t num_chains);
+  // The time of the target's step, without the passes.
+  void observe_step(double us);
+  // The guesses of a step saved so much time, or lost it; the step takes plain_us without them.
+  void observe_saving(double saved_us, double plain_us);
+  bool is_paused() const { return pause_steps_ > 0; }
+
+  static constexpr double kLeastGain = 0.02;
+  static constexpr double kTrialShare = 0.01;
+  static constexpr double kMostLossSteps = 8;
+
+ private:
+  struct Choice {
+    std::int64_t depth = 0;
+    double tokens = 0;  // that the guesses add, expected
+    double us = 0;      // that they add
+  };
+  double pass_us(std::int64_t num_tokens, const StepCosts& steps) const;
+  // What a pass takes longer that computes num_missing tokens in place of one for each chain.
+  double catch_up_us(std::int64_t num_missing, std::int64_t num_chains,
+                     const StepCosts& steps) const;
+  // The depth that saves most in a step of `num_tokens` tokens when a token is worth
+  // `us_per_token`.
+  Choice best(std::span<const ModelChain> chains, std::int64_t num_tokens, double us_per_token,
+              double least_saved_us, const StepCosts& steps) const;
+
+  double relative_cost_;
+  StepCosts passes_;
+  std::int64_t smallest_pass_ = 0;  // tokens; 0: none was measured
+  std::int64_t largest_pass_ = 0;
+  double catch_up_us_ = 0;  // mean per token; 0: none was measured
+  double alpha_ = 0.6;
+  double num_guesses_ = 4;            // as if so many had been seen
+  double trial_us_ = 0;               // may be spent on trials; negative after an expensive one
+  std::optional<double> untried_us_;  // during a trial, the time of the step without it
+  double balance_steps_ = 0;          // saved, in steps' times
+  std::int64_t pause_steps_ = 0;
+  std::int64_t next_pause_steps_ = 1024;
+  // Of the step that begin() began.
+  PlainStep step_;
+  double us_per_token_ = 0;
+};
+
+}  // namespace caption::drafts
