@@ -206,8 +206,9 @@ void for_each_engine_field(Section& engine, Visit&& visit) {
               "0 is what --max-num-seqs clips need, within --memory-utilization."},
         engine.kv_cache_bytes, IntRange{0, std::int64_t{1} << 50});
   visit(Field{"engine.kv_host_bytes", "--kv-host-bytes", Affects::kNothing,
-              "host memory for evicted KV pages of a GPU; 0: none", Means::kBytes,
-              "It is pinned, and at most a quarter of the machine's memory for all GPUs together; "
+              "host memory for a GPU's evicted KV pages", Means::kBytes,
+              "0: none. It is pinned, and at most a quarter of the machine's memory for all GPUs "
+              "together; "
               "used with --prefix-cache true."},
         engine.kv_host_bytes, IntRange{0, std::int64_t{1} << 50});
   visit(Field{"engine.kv_cache_dir", "--kv-cache-dir", Affects::kNothing,

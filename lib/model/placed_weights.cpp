@@ -273,11 +273,15 @@ void PlacedWeights::place_all(Stream& stream, const Blueprint& stored,
 bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter,
                                       const weights::Source& source,
                                       const StoredName& where) const {
+  const std::int64_t stored_bytes = count_mapped_bytes(source, where.name);
+  if (stored_bytes == 0) return true;  // a source that computes numbers does so on all threads
   if (parameter.role == Role::kVector) return false;
   const std::int64_t elements = parameter.rows() * parameter.columns();
   if (merged_.contains(id) || with_base_.contains(id) || elements >= kSharedElements) return true;
-  // Codes that are not kept are decoded into memory. Numbers have two bytes in a file, or four.
-  return !parameter.codes && count_mapped_bytes(source, where.name) < 2 * elements;
+  if (parameter.codes) return false;
+  // Codes that are not kept are decoded into memory, which parameters of one tensor share. Numbers
+  // have two bytes in a file, or four.
+  return where.tensor_rows != 0 || stored_bytes < 2 * elements;
 }
 
 void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& parameter,

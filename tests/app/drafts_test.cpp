@@ -117,11 +117,12 @@ TEST_SUITE("app/drafts") {
     // The model is right in all of its own guesses but those after the end of a caption.
     const Finished own = caption(
         {"--preset", forced, "--draft-model", demo_model().string(), "--max-num-seqs", "1"});
-    const std::size_t at = own.err.find("draft model: ");
+    const std::size_t at = own.err.find("per step; model: ");
     REQUIRE(at != std::string::npos);
     long right = 0;
     long all = 0;
-    REQUIRE(std::sscanf(own.err.c_str() + at, "draft model: %ld of %ld right", &right, &all) == 2);
+    REQUIRE(std::sscanf(own.err.c_str() + at, "per step; model: %ld of %ld right", &right, &all) ==
+            2);
     constexpr long kMostAfterEnd = 7;  // of a caption: num_draft_tokens is 8
     CHECK(right >= all - kMostAfterEnd * static_cast<long>(sample_videos().size()));
     CHECK(right > all / 2);

@@ -170,7 +170,7 @@ TEST_SUITE("app/plan") {
     const Finished own = run_cli({"presets", "--check"}, "", nowhere);
     CHECK(own.exit_code == 0);
     CHECK(own.err.empty());
-    for (const char* line : {"l4      as planned: NVIDIA L4 (24 GB), 11 videos at a time\n",
+    for (const char* line : {"l4      as planned: NVIDIA L4 (24 GB), 12 videos at a time\n",
                              "cpu     as planned: ", "auto    as planned: takes cpu "}) {
       CAPTURE(own.out);
       CHECK(own.out.find(line) != std::string::npos);
@@ -184,7 +184,7 @@ TEST_SUITE("app/plan") {
     CHECK(wrong.exit_code == 3);
     CHECK(wrong.out == mine + ":2: weights: the comment says \"8 GB\", the plan 1.19 GB\n" + mine +
                            ":3: tokens: the comment says \"7\", the plan 192\n" +
-                           "l4      as planned: NVIDIA L4 (24 GB), 11 videos at a time\n");
+                           "l4      as planned: NVIDIA L4 (24 GB), 12 videos at a time\n");
     CHECK(run_cli({"presets", "--check", "no-such"}, "", nowhere).exit_code == 3);
     CHECK(run_cli({"presets", "--check", "--show", "l4"}, "", nowhere).exit_code == 2);
   }

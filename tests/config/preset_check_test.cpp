@@ -120,10 +120,10 @@ TEST_SUITE("config/preset_check") {
     };
     says("l4", with_figure(l4, "weights", "6.0 GB"), "weights: the comment says \"6.0 GB\", the ");
     says("l4", with_figure(l4, "at a time", "13"),
-         "at a time: the comment says \"13\", the plan 11");
+         "at a time: the comment says \"13\", the plan 12");
     says("l4", with_figure(l4, "decode", "12"), "decode: the comment says \"12\", the plan ");
     says("l4", replaced(l4, "#   videos  ", "#   speed  "), "\"speed\" is no figure of a plan");
-    says("l4", replaced(l4, "max_num_seqs: 11", "max_num_seqs: 64"), "max_num_seqs 64 cannot be ");
+    says("l4", replaced(l4, "max_num_seqs: 12", "max_num_seqs: 64"), "max_num_seqs 64 cannot be ");
     says("l4", replaced(l4, "# Plan for l4", "# Plan for t4"), "its plan is for t4");
     says("l4", replaced(l4, "# Plan for l4", "# Plan for b200"), "no card is known as \"b200\"");
     says("l4", replaced(l4, "# Plan for l4", "# A plan"), "is for a card, and no comment ");
