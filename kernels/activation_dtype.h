@@ -5,9 +5,9 @@
 
 namespace caption::kernels {
 
-// The dtype to which products with `weight` round their input, where the device takes activations
-// of it: bf16 or f16 on a GPU that multiplies the weight's 16-bit numbers. Otherwise f32. An
-// operation that writes its result in this dtype rounds it as the product would.
+// Returns bf16 or f16 where a GPU multiplies `weight` in these 16 bits: products then round their
+// f32 input to this dtype, and also take input that has it. Returns f32 otherwise. An operation
+// that writes its result in this dtype rounds it as the product would.
 DType activation_dtype(const Weight& weight);
 
 namespace impl {

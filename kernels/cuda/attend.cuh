@@ -19,7 +19,7 @@
 namespace caption::kernels::cuda {
 
 inline constexpr int kSplitKeys = 256;
-inline constexpr int kSplitRows = 16;  // of a tile whose splits have blocks of their own
+inline constexpr int kSplitRows = 16;  // rows of a tile where each split has a block
 // The maximum of no scores. It is finite: differences of it are no NaN.
 inline constexpr float kNoScore = -0x1.fffffep127F;
 

@@ -62,7 +62,7 @@ struct AttendRows {
     int slots[kSplitKeys];
     float factors[kSplitKeys];  // multiply the scores
     float v_scales[kSplitKeys];
-    std::uint32_t is_last;  // of fold_tile()
+    std::uint32_t is_last;  // fold_tile(): 1 where this block is the last of the tile
   };
   // For each row of a warp:
   struct States {

@@ -60,7 +60,7 @@ struct TileMemory {
     float factors[kSlotBuffers][kScales];  // multiply the scores
     float v_scales[kSlotBuffers][kScales];
     float total[kTotalNumbers][kKeepsTotal ? 1 : kThreads];
-    std::uint32_t is_last;  // of fold_tile()
+    std::uint32_t is_last;  // fold_tile(): 1 where this block is the last of the tile
   };
   struct Block {
     const Params& p;

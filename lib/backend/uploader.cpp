@@ -26,6 +26,7 @@ Uploader::Uploader(Stream& stream, std::size_t chunk_bytes)
   }
 }
 
+// The destruction of `copies_` waits for them, before their chunks are freed.
 Uploader::~Uploader() = default;
 
 std::byte* Uploader::take(std::size_t size_bytes) {

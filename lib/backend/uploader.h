@@ -1,11 +1,10 @@
-// backend/uploader.h: the way of much memory from the host to a GPU: through two pinned chunks, by
-// a stream of its own. While one chunk is copied the host fills the other, and what is made on the
-// GPU of the bytes that arrived is work of a third party: of the stream that the uploader serves.
+// backend/uploader.h: copies much memory of the host to a GPU: through two pinned chunks, on a
+// stream of the uploader's own. The host fills one chunk while the other is copied. Kernels that
+// read what has arrived run on the stream that the uploader serves.
 //
 //   std::byte* const bytes = uploader.take(size);   // pinned; fill it
 //   uploader.copy_to(address);                      // to where it stays, or
-//   work(stream, uploader.copy());                  // to a chunk on the GPU, for work that reads
-//   it
+//   work(stream, uploader.copy());                  // to a chunk on the GPU, which work reads
 //   ...
 //   uploader.finish();
 //
@@ -68,7 +67,7 @@ class Uploader {
   std::array<Chunk, 2> chunks_;
   Stream copies_;
   std::size_t current_ = 0;
-  std::size_t used_bytes_ = 0;  // of the current chunk
+  std::size_t used_bytes_ = 0;  // bytes of the current chunk that were taken
   std::size_t taken_begin_ = 0;
   std::size_t taken_bytes_ = 0;
 };

@@ -43,7 +43,7 @@ struct DraftRow {
   // The run of the median ratio.
   double tokens_per_s = 0;
   double plain_tokens_per_s = 0;  // without drafts, in the run before it
-  double tokens_per_step = 0;     // of a sequence
+  double tokens_per_step = 0;     // tokens that a sequence gets in a step, on average
   double drafted_share = 0;       // of the steps that had drafts
   double reckoned_ratio = 0;      // of the speeds, by DraftedSteps::saved_us
   bool outputs_are_equal = true;  // of all runs, to those without drafts

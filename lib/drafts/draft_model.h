@@ -23,7 +23,7 @@ inline constexpr std::int32_t kModelMatch = 24;
 inline constexpr std::int32_t kModelTotal = 64;
 inline constexpr std::int32_t kNoGuess = -1;  // Guess::token of a sequence without a guess
 
-// One thread at a time.
+// Used by one thread at a time.
 class DraftModel {
  public:
   virtual ~DraftModel() = default;

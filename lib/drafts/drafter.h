@@ -58,7 +58,7 @@ struct DraftCounts {
   }
 };
 
-// Of the steps in which a sequence could have drafts.
+// Totals of the steps in which a sequence could have drafts.
 struct DraftedSteps {
   std::int64_t all = 0;
   std::int64_t with_drafts = 0;
@@ -111,9 +111,9 @@ class Drafter final : public DraftSource {
     double right = 0;
     DraftCounts counts;
   };
-  // The step that is under way.
+  // Counts of the step that is under way.
   struct Step {
-    std::int64_t num_sequences = 0;  // that could have drafts
+    std::int64_t num_sequences = 0;  // sequences that could have drafts
     std::int64_t num_drafts = 0;
     std::int64_t num_further_tokens = 0;
   };
@@ -141,7 +141,7 @@ class Drafter final : public DraftSource {
   std::optional<std::size_t> guess_with_model(std::span<const DraftQuery> queries,
                                               std::int64_t num_prompt_tokens);
   void begin_chains(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens);
-  // What the model's guesses saved in a step.
+  // Tells model_depth_ what the model's guesses saved in a step of `us`.
   void note_saving(std::int64_t num_tokens, double us);
   void extend_chains(std::span<const DraftQuery> queries, std::optional<std::size_t> only);
   // How often the sequence's own guesses were right, in terms of what was expected.
@@ -162,16 +162,16 @@ class Drafter final : public DraftSource {
   DraftedSteps steps_;
   Step step_;
   std::unordered_map<std::int64_t, Proposal> proposals_;
-  std::unordered_map<std::int64_t, DraftCounts> ended_;  // of sequences that had drafts
+  std::unordered_map<std::int64_t, DraftCounts> ended_;  // counts that take_counts() has not taken
   std::int64_t num_proposals_ = 0;
   std::vector<Guess> other_guesses_;
   std::vector<Candidate> candidates_;
 
   DraftModel* const model_;
   ModelDepth model_depth_;
-  std::int64_t spent_us_ = 0;     // by the model, for the next step
-  std::int64_t num_queries_ = 0;  // of the next step, if the model guessed for it
-  DraftCounts step_counts_;       // of the step
+  std::int64_t spent_us_ = 0;     // time of the model's passes for the step under way
+  std::int64_t num_queries_ = 0;  // sequences of the step, if the model guessed for it; else 0
+  DraftCounts step_counts_;       // drafts of the step under way
   std::vector<ModelChain> model_chains_;
   std::vector<Chained> chained_;
   std::vector<ModelQuery> model_queries_;

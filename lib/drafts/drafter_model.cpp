@@ -9,8 +9,8 @@
 
 namespace caption::drafts {
 
-// Chains of the sequences for which the model is likelier right than what was found without it, or
-// for which nothing was found.
+// Begins a chain for each sequence for which nothing was found without the model, or for which the
+// model is likelier right.
 void Drafter::begin_chains(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) {
   model_chains_.clear();
   chained_.clear();
@@ -35,7 +35,7 @@ void Drafter::begin_chains(std::span<const DraftQuery> queries, std::int64_t num
     double all_right = 1;
     for (const Guess& guess : proposal.guesses) {
       all_right *= probability(proposal, guess);
-      if (all_right < 0.5) break;  // those after it are rather not computed
+      if (all_right < 0.5) break;  // a step rarely computes further guesses
       ++step.num_tokens;
       step.expected_tokens += all_right;
     }
@@ -43,7 +43,7 @@ void Drafter::begin_chains(std::span<const DraftQuery> queries, std::int64_t num
   model_depth_.begin(step, model_chains_, costs_);
 }
 
-// One pass for the chains that are open, or for one of them.
+// Computes one pass of the model for the open chains, or for the chain `only`.
 void Drafter::extend_chains(std::span<const DraftQuery> queries, std::optional<std::size_t> only) {
   model_queries_.clear();
   extended_.clear();
@@ -66,7 +66,7 @@ void Drafter::extend_chains(std::span<const DraftQuery> queries, std::optional<s
     chain.is_over = guess.token == kNoGuess;
     if (chain.is_over) continue;
     Proposal& proposal = proposals_.at(queries[chained.query].sequence);
-    if (chain.num_guesses == 0) proposal.guesses.clear();  // those without the model
+    if (chain.num_guesses == 0) proposal.guesses.clear();  // guesses of other sources
     proposal.source = GuessSource::kModel;
     proposal.guesses.push_back(guess);
     model_depth_.observe_guess(acceptance_.probability(proposal.source, guess));
@@ -77,7 +77,7 @@ void Drafter::extend_chains(std::span<const DraftQuery> queries, std::optional<s
   }
 }
 
-// Compared with the step that has the drafts of the other sources alone.
+// The saving is relative to a step that has the drafts of the other sources alone.
 void Drafter::note_saving(std::int64_t num_tokens, double us) {
   const DraftCounts counts = std::exchange(step_counts_, {});
   const std::int64_t num_queries = std::exchange(num_queries_, 0);

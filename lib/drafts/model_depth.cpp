@@ -10,10 +10,10 @@ constexpr int kRounds = 4;  // Dinkelbach's method is then within rounding of it
 // What the model must compute before its first guess for a sequence serves so many steps.
 constexpr double kCatchUpSteps = 32;
 constexpr double kMostGuesses = 64;  // alpha is the mean probability of about so many guesses
-// A pass of so many tokens for each sequence tells what further tokens cost, and not what a usual
-// pass does.
+// From a pass that computes more tokens than this for each sequence, the cost of a token that must
+// be caught up is learned, not the cost of a usual pass.
 constexpr std::int64_t kCatchUpFactor = 4;
-constexpr double kWeightOfCatchUp = 0.25;  // of a new time in their mean
+constexpr double kWeightOfCatchUp = 0.25;  // weight of a new time in the mean of these times
 constexpr double kMostAlpha = 0.99;
 constexpr double kMostSavedSteps = 32;  // savings beyond these do not excuse later losses
 constexpr std::int64_t kLongestPauseSteps = 16384;

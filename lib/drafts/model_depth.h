@@ -23,17 +23,17 @@
 
 namespace caption::drafts {
 
-// The step for which guesses are wanted, as it is without them.
+// A step without the guesses of the draft model, for which they are wanted.
 struct PlainStep {
   std::int64_t num_tokens = 0;         // of decoding sequences, with drafts of other sources
   std::int64_t num_prompt_tokens = 0;  // besides them
-  double expected_tokens = 0;          // of captions that it is expected to give
+  double expected_tokens = 0;          // new tokens that the step is expected to give
 };
 
 // The guesses of one sequence.
 struct ModelChain {
   std::int64_t num_missing = 0;  // DraftModel::num_missing(), >= 1
-  std::int64_t most = 0;         // guesses
+  std::int64_t most = 0;         // the largest number of guesses
   double trust = 1;              // how often the sequence's guesses were right, in terms of alpha
   double all_right = 1;          // the probability that all guesses so far are right
   std::int64_t num_guesses = 0;
@@ -61,11 +61,12 @@ class ModelDepth {
   double alpha() const { return alpha_; }
 
   void observe_guess(double probability);
-  // A pass for `num_chains` sequences.
+  // Learns the time of a pass of the draft model for `num_chains` sequences.
   void observe_pass(const StepLoad& load, std::int64_t num_chains);
-  // The time of the target's step, without the passes.
+  // Learns the time of the target's step, without the draft model's passes.
   void observe_step(double us);
-  // The guesses of a step saved so much time, or lost it; the step takes plain_us without them.
+  // Learns that the guesses of a step saved `saved_us` (below 0: lost them); the step takes
+  // plain_us without them.
   void observe_saving(double saved_us, double plain_us);
   bool is_paused() const { return pause_steps_ > 0; }
 
@@ -76,11 +77,12 @@ class ModelDepth {
  private:
   struct Choice {
     std::int64_t depth = 0;
-    double tokens = 0;  // that the guesses add, expected
-    double us = 0;      // that they add
+    double tokens = 0;  // expected number of tokens that the guesses add to the step
+    double us = 0;      // time that the guesses add to the step
   };
   double pass_us(std::int64_t num_tokens, const StepCosts& steps) const;
-  // What a pass takes longer that computes num_missing tokens in place of one for each chain.
+  // Microseconds by which a pass that computes num_missing tokens of each chain takes longer than
+  // one that computes a single token of each.
   double catch_up_us(std::int64_t num_missing, std::int64_t num_chains,
                      const StepCosts& steps) const;
   // The depth that saves most in a step of `num_tokens` tokens when a token is worth
@@ -94,13 +96,13 @@ class ModelDepth {
   std::int64_t largest_pass_ = 0;
   double catch_up_us_ = 0;  // mean per token; 0: none was measured
   double alpha_ = 0.6;
-  double num_guesses_ = 4;            // as if so many had been seen
+  double num_guesses_ = 4;            // weight of the prior, in guesses
   double trial_us_ = 0;               // may be spent on trials; negative after an expensive one
   std::optional<double> untried_us_;  // during a trial, the time of the step without it
   double balance_steps_ = 0;          // saved, in steps' times
   std::int64_t pause_steps_ = 0;
   std::int64_t next_pause_steps_ = 1024;
-  // Of the step that begin() began.
+  // The members below belong to the step that begin() began.
   PlainStep step_;
   double us_per_token_ = 0;
 };

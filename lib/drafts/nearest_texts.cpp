@@ -71,7 +71,7 @@ void NearestTexts::add(std::uint64_t topic, const Sketch& sketch,
 
 std::vector<NearestTexts::Text> NearestTexts::find(std::uint64_t topic, const Sketch& sketch,
                                                    std::size_t most) const {
-  std::vector<std::pair<float, Text>> nearest;  // ascending
+  std::vector<std::pair<float, Text>> nearest;  // with distances, the smallest first
   const std::lock_guard lock(mutex_);
   for (const Entry& entry : entries_) {
     if (entry.topic != topic) continue;

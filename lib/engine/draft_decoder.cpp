@@ -95,7 +95,7 @@ struct DraftDecoder::State {
   std::unordered_map<std::int64_t, std::unique_ptr<Drafted>> sequences;
   std::int64_t num_passes = 0;
   std::vector<Asked> asked;   // in this pass, with tokens left to be computed
-  std::vector<Asked> ending;  // whose last token the chunk computes
+  std::vector<Asked> ending;  // sequences whose last token the chunk computes
   std::vector<kv::PageCopy> copies;
 };
 
@@ -181,7 +181,7 @@ Guess DraftDecoder::State::guess_of(const Drafted& drafted, std::int64_t row) {
   return guess;
 }
 
-// As many tokens as a pass may have.
+// Computes tokens of `asked`, as many as a pass may have.
 void DraftDecoder::State::compute_chunk() {
   std::int64_t left = options.max_num_batched_tokens;
   std::int64_t max_pages = 0;
@@ -215,7 +215,7 @@ void DraftDecoder::State::compute() {
   try {
     while (!asked.empty()) compute_chunk();
   } catch (...) {
-    for (const Asked& one : asked) {  // nothing is known of their pages
+    for (const Asked& one : asked) {  // their pages may not have been written
       one.drafted->pages.clear();
       one.drafted->num_computed = 0;
     }

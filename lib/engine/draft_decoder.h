@@ -22,8 +22,8 @@
 namespace caption::engine {
 
 struct DraftDecoderOptions {
-  std::int32_t max_num_seqs = 1;  // in a pass: those of the engine
-  std::int32_t max_num_batched_tokens = scheduler::kDefaultMaxBatchedTokens;  // in a pass
+  std::int32_t max_num_seqs = 1;  // sequences of a pass: as many as the engine's
+  std::int32_t max_num_batched_tokens = scheduler::kDefaultMaxBatchedTokens;  // tokens of a pass
   std::int64_t kv_cache_bytes = 0;                                            // memory of all pages
   DType kv_dtype = DType::kF32;
   double relative_cost = 1;  // DraftModel::relative_cost()

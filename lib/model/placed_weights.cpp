@@ -269,7 +269,6 @@ void PlacedWeights::place_all(Stream& stream, const Blueprint& stored,
   threads.finish();
 }
 
-// A tensor of which much is computed, or held meanwhile, has the threads for itself.
 bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter,
                                       const weights::Source& source,
                                       const StoredName& where) const {

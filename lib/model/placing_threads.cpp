@@ -24,8 +24,8 @@ PlacingThreads::PlacingThreads(Stream& stream) : stream_(stream), arena_(stream.
   for (int i = 0; num_threads > 1 && i < num_threads; ++i) {
     workers_.push_back(std::make_unique<Worker>(stream));
   }
-  stream_.set_arena(&arena_);
   if (stream.device().is_cuda()) stream_.set_uploader(&uploader_.emplace(stream));
+  stream_.set_arena(&arena_);
 }
 
 PlacingThreads::~PlacingThreads() {

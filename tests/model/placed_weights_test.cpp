@@ -79,6 +79,17 @@ TEST_SUITE("model/placed_weights") {
     }
   }
 
+  TEST_CASE("random numbers of a large vector are made by the threads that place it") {
+    Blueprint blueprint = shrink(plan::find_known_model("qwen3-vl-2b").value());
+    const auto vector = std::find_if(
+        blueprint.parameters.begin(), blueprint.parameters.end(),
+        [](const Parameter& parameter) { return parameter.role == model::Role::kVector; });
+    REQUIRE(vector != blueprint.parameters.end());
+    vector->shape = {257, 1024};  // several of the ranges that RandomSource fills on threads
+    CHECK(model::placed_bytes(tested_context(), blueprint, WeightFormat::kBF16) ==
+          placed_size(blueprint, WeightFormat::kBF16));
+  }
+
   TEST_CASE("tensors that no parameter takes are refused, but for those that are known") {
     Blueprint blueprint = model::clip_tower_blueprint({.num_layers = 1,
                                                        .unused_layers = 2,

@@ -108,7 +108,8 @@ class PlacedWeights {
   struct Placed {
     ConstView vector;
     kernels::Weight matrix;
-    Tensor rows;  // of vector or matrix, where they are neither where the file is mapped nor packed
+    // Holds what `vector` or `matrix` borrows; empty where they borrow from the file or are packed.
+    Tensor rows;
 
     std::int64_t size_bytes() const;
   };
@@ -116,6 +117,8 @@ class PlacedWeights {
   const Placed& at(ParameterId id) const { return placed_[static_cast<std::size_t>(id)]; }
   // Places parameter i of `stored` from places[i], for all i.
   void place_all(Stream& stream, const Blueprint& stored, const std::vector<StoredName>& places);
+  // Whether all threads place the parameter together, since much is computed for it or held
+  // meanwhile; otherwise a thread places it by itself, beside others.
   bool takes_all_threads(ParameterId id, const Parameter& parameter, const weights::Source& source,
                          const StoredName& where) const;
   // Threads place several parameters at a time.

@@ -14,9 +14,10 @@
 
 namespace caption::model {
 
-// Each thread of a stream's pool places a tensor by itself, so that the threads meet once at the
-// end and not after each tensor, of which a large model has hundreds, each of a millisecond. A
-// tensor that takes much time or memory is placed by all threads together.
+// Each thread of a stream's pool places a tensor by itself, so that the threads wait for each other
+// once at the end and not after each tensor: a large model has hundreds, and placing one takes
+// about a millisecond. Tensors that take much time or memory are for all threads together: the
+// caller places them between two calls of place_side_by_side().
 //
 // What is placed on the CPU lies in chunks of memory together (BufferArena), of each thread its
 // own. What is placed on a GPU is uploaded while the next tensors are read (Uploader).
@@ -43,7 +44,7 @@ class PlacingThreads {
 
   Stream& stream_;
   BufferArena arena_;
-  std::optional<Uploader> uploader_;  // to a GPU
+  std::optional<Uploader> uploader_;  // empty on the CPU and the mirror
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

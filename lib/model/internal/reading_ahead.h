@@ -28,7 +28,8 @@ class ReadingAhead {
   ReadingAhead(const ReadingAhead&) = delete;
   ReadingAhead& operator=(const ReadingAhead&) = delete;
 
-  // Call it before tensor i is placed, for each i about in turn. Does not wait. Thread-safe.
+  // Call it before tensor i is placed; threads may call it in another order than that of the
+  // tensors. Does not wait. Thread-safe.
   void keep_ahead_of(std::size_t i);
   // Waits until all bytes that may be read by now are read.
   void wait();
