@@ -15,7 +15,8 @@ struct PlacedDecoder {
   std::int64_t memory_bytes = 0;  // of the machine; a GPU tells its own
   std::int64_t weight_bytes = 0;
   model::Decoder& decoder;
-  model::CaptionModel* draft = nullptr;  // null: without a draft model, whose pages share the memory
+  // Borrowed, or null: the draft model, whose pages share the memory.
+  model::CaptionModel* draft = nullptr;
 };
 
 // Memory for the KV pages of a model on its device: what weights and activations leave there, and
