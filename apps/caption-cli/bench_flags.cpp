@@ -297,9 +297,10 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
       (flags.price_positions != 0 || !flags.price_base.empty())) {
     throw Error(ErrorCode::kUsage, "--price-positions and --price-base are for --price weights");
   }
-  if (!flags.svg.empty() && (flags.sweep.size() < 2 || flags.kernels)) {
+  if (!flags.svg.empty() && (flags.sweep.size() < 2 || flags.kernels || is_planted)) {
     throw Error(ErrorCode::kUsage,
-                "--svg draws throughput over batch size; give --sweep with two sizes or more");
+                "--svg draws throughput over batch size; give --sweep with two sizes or more, and "
+                "no --kernels or --price");
   }
 }
 

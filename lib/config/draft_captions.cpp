@@ -55,6 +55,11 @@ pipeline::DraftOptions draft_options(const Preset& preset) {
   drafts.model_reads =
       speculative.draft_video ? pipeline::DraftReads::kVideo : pipeline::DraftReads::kText;
   for (const std::string& path : speculative.draft_from) {
+    if (path == eval::kStandardInput) {
+      throw Error(ErrorCode::kUsage,
+                  "--draft-from -: standard input is not read for captions to guess from; name a "
+                  "file");
+    }
     std::vector<std::string> captions;
     try {
       append_file(captions, path);

@@ -234,8 +234,8 @@ void for_each_speculative_field(Section& speculative, Visit&& visit) {
               "drafts."},
         speculative.method);
   visit(Field{"speculative.draft_from", "--draft-from", Affects::kNothing,
-              "captions to guess from, as for eval", Means::kFile,
-              "JSONL of records or of references; --drafts archive."},
+              "file of captions to guess from", Means::kFile,
+              "JSONL of records or of references, as eval reads them; --drafts archive."},
         speculative.draft_from);
   visit(Field{"speculative.draft_model", "--draft-model", Affects::kNothing,
               "a smaller model that guesses tokens; empty: none", Means::kModel,

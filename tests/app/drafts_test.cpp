@@ -227,6 +227,9 @@ TEST_SUITE("app/drafts") {
     CHECK(cut.exit_code != 0);
     CHECK(cut.err.find("broken.jsonl:2") != std::string::npos);
     CHECK(cut.out.empty());
+    const Finished from_stdin = caption({"--drafts", "archive", "--draft-from", "-"});
+    CHECK(from_stdin.exit_code == 2);
+    CHECK(from_stdin.err.find("--draft-from -: standard input is not read") != std::string::npos);
     const Finished unknown = caption({"--drafts", "luck"});
     CHECK(unknown.exit_code == 2);
     CHECK(unknown.err.find("none, ngram, archive") != std::string::npos);
