@@ -35,11 +35,6 @@ bool spares_copies_of_logits(const Stream& stream, std::int64_t vocab) {
   return stream.device() != Device::kCpu && vocab <= kMaxSampledVocab;
 }
 
-void reserve_sample_rows(Stream& stream, std::int64_t rows, std::int64_t vocab) {
-  if (!stream.device().is_cuda()) return;
-  stream.scratch(static_cast<std::size_t>(sample_rows_scratch_bytes(rows, vocab)));
-}
-
 void check_token(std::int32_t token, std::int64_t vocab) {
   if (token >= 0 && token < vocab) return;
   if (token == kNoTokenLeft) {

@@ -62,8 +62,6 @@ constexpr std::int64_t sample_rows_scratch_bytes(std::int64_t rows, std::int64_t
   constexpr std::int64_t kElementBytes = 4;
   return kElementBytes * rows * ((vocab + 3) / 4 * 4 + 2 * ((vocab + 31) / 32));
 }
-// Allocates them, so that calls with at most so many rows do not.
-void reserve_sample_rows(Stream& stream, std::int64_t rows, std::int64_t vocab);
 
 // Results for which there is no token.
 inline constexpr std::int32_t kNoTokenLeft = -1;

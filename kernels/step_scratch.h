@@ -1,6 +1,7 @@
 // kernels/step_scratch.h: the scratch memory of a GPU's stream (Stream::scratch()) that the kernels
-// of a decoder's steps take one after another. Reserved before the first step, it stays where it
-// is, as graphs demand, and no step allocates memory.
+// of a decoder's steps take one after another. It is reserved before the first step, so that
+// decoding steps allocate nothing and graphs stay valid; products and attention of prompts may
+// enlarge it.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +34,6 @@ constexpr std::int64_t step_scratch_bytes(std::int64_t rows, std::int64_t vocab,
 // Allocates them on a GPU.
 inline void reserve_step_scratch(Stream& stream, std::int64_t rows, std::int64_t vocab,
                                  const AttentionExtents& extents) {
-  reserve_sample_rows(stream, rows, vocab);
   if (!stream.device().is_cuda()) return;
   stream.scratch(static_cast<std::size_t>(step_scratch_bytes(rows, vocab, extents)));
 }

@@ -1,14 +1,12 @@
 #include "backend/uploader.h"
 
-#include <utility>
-
 #include "backend/device_runtime.h"
 #include "base/error.h"
 
 namespace caption {
 namespace {
 
-constexpr std::size_t kAlignmentBytes = 256;  // as an allocation of a GPU
+constexpr std::size_t kAlignmentBytes = 256;  // CUDA aligns what it allocates to as much
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
@@ -26,7 +24,8 @@ Uploader::Uploader(Stream& stream, std::size_t chunk_bytes)
   }
 }
 
-// The destruction of `copies_` waits for them, before their chunks are freed.
+// The queue of copies_ waits for them when it is destroyed, before the pinned chunks are freed.
+// Freeing memory of the GPU waits for all work of the GPU (cudaFree()).
 Uploader::~Uploader() = default;
 
 std::byte* Uploader::take(std::size_t size_bytes) {

@@ -13,7 +13,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 
 #include "backend/buffer.h"
@@ -35,7 +34,6 @@ class Uploader {
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
 
-  Stream& stream() const { return stream_; }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
 
   // Returns pinned memory, aligned to 256 bytes, for the host to fill before the next call. Throws

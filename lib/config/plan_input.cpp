@@ -87,7 +87,9 @@ void set_host(const Preset& preset, const Machine& machine,
   std::int64_t draft_bytes = 0;
   std::int64_t draft_page_bytes = 0;
   if (input.draft.has_value()) {
-    draft_bytes = model::weight_bytes(*input.draft, weights::WeightFormat::kBF16);
+    draft_bytes = model::weight_bytes(*input.draft, weights::WeightFormat::kBF16) +
+                  model::decoder_scratch_bytes(Device::kCpu, *input.draft->text,
+                                               input.max_num_batched_tokens, input.max_num_seqs, 0);
     draft_page_bytes = kv_page_bytes(preset, *input.draft->text);
   }
   try {

@@ -16,7 +16,7 @@ constexpr double kPriorDrafts = 12;
 constexpr double kLeastGain = 0.02;
 constexpr int kRounds = 4;  // Dinkelbach's method is then within rounding of its limit
 constexpr std::int64_t kStepsPerPlainStep = 256;
-// Texts of the nearest things that a sequence's guesses come from, and their bytes at most.
+// A sequence guesses from at most so many of the nearest texts, in so many bytes.
 constexpr std::size_t kMostNearest = 8;
 constexpr std::int64_t kNearestBytes = 1LL << 20;
 

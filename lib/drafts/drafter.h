@@ -103,7 +103,7 @@ class Drafter final : public DraftSource {
   struct Proposal {
     std::uint64_t topic = 0;
     std::optional<Sketch> look;
-    std::unique_ptr<TokenArchive> nearest;  // of the texts that were nearest at the first proposal
+    std::unique_ptr<TokenArchive> nearest;  // the texts that were nearest at the first proposal
     std::vector<Guess> guesses;
     GuessSource source = GuessSource::kArchive;
     // Of the drafts with an outcome: expected to be right, and right.

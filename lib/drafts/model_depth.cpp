@@ -7,7 +7,7 @@ namespace caption::drafts {
 namespace {
 
 constexpr int kRounds = 4;  // Dinkelbach's method is then within rounding of its limit
-// What the model must compute before its first guess for a sequence serves so many steps.
+// The time of what the model computes before its first guess is charged to so many steps.
 constexpr double kCatchUpSteps = 32;
 constexpr double kMostGuesses = 64;  // alpha is the mean probability of about so many guesses
 // From a pass that computes more tokens than this for each sequence, the cost of a token that must

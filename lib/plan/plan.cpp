@@ -109,6 +109,15 @@ void plan_activations(Plan& plan) {
                           ? text.vocab * (kFloatBytes * (rows + 1) + kSamplerBytesPerId)
                           : card.logits;
   if (plan.input.device == PlanDevice::kCard) plan.graph_bytes = card.graphs + card.padding_page;
+  if (!plan.input.draft.has_value()) return;
+  const DecoderSpec& draft = *plan.input.draft->text;
+  plan.scratch_bytes += model::decoder_scratch_bytes(
+      plan.input.device == PlanDevice::kHost ? Device::kCpu : Device::kCuda, draft,
+      plan.input.max_num_batched_tokens, plan.input.max_num_seqs, 0);
+  if (plan.input.device != PlanDevice::kCard) return;
+  const CardBytes of_draft = card_bytes(draft, plan.input.max_num_seqs, plan.input.kv_dtype);
+  plan.logits_bytes += of_draft.logits;
+  plan.graph_bytes += of_draft.graphs + of_draft.padding_page;
 }
 
 std::int64_t bytes_before_pages(const Plan& plan) {
@@ -366,7 +375,7 @@ CardBytes card_bytes(const DecoderSpec& spec, std::int64_t num_logit_rows, DType
   // Decode steps are recorded as graphs, of which the engine keeps this many; a layer has at most
   // so many launches (docs/gpu.md). What the driver holds for a launch is an estimate: a few KB.
   constexpr std::int64_t kMostGraphs = 64;
-  constexpr std::int64_t kLaunchesOfLayer = 14;
+  constexpr std::int64_t kLaunchesOfLayer = 13;
   constexpr std::int64_t kOtherLaunches = 8;
   constexpr std::int64_t kLaunchBytes = 8 << 10;
   const std::int64_t launches = spec.num_layers * kLaunchesOfLayer + kOtherLaunches;

@@ -50,11 +50,11 @@ struct ClipFile {
 // How many tokens of a caption were guessed before the model chose them.
 struct Speculation {
   struct Source {
-    std::string name;           // of the guesses: "archive", "ngram"
+    std::string name;           // drafts::guess_source_name(): "archive", "ngram", ...
     std::int64_t computed = 0;  // guesses that the model was asked about
     std::int64_t accepted = 0;  // of these, guesses that it chose
   };
-  std::int64_t steps = 0;  // of the engine that gave tokens of the caption
+  std::int64_t steps = 0;  // steps of the engine in which the caption got a token
   std::vector<Source> sources = {};
 };
 

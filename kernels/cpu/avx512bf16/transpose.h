@@ -64,9 +64,9 @@ constexpr ByteIndex quad_index(int pair) {
   return index;
 }
 
-// How far behind byte `at` of the rows of a panel lies what is fetched before it is read: the row's
-// next line, or the first one of the row of the next panel. The processor's prefetchers follow
-// fewer streams than a panel has rows. Fetching from where no memory is does nothing.
+// Returns the distance from byte `at` of a row to the line that is fetched now and read later: the
+// row's next one, or the first one of the same row of the next panel. The processor's prefetchers
+// follow fewer streams than a panel has rows. Fetching from where no memory is does nothing.
 inline std::int64_t bytes_ahead(const std::uint8_t* const* rows, std::int64_t row_bytes,
                                 std::int64_t at) {
   constexpr std::int64_t kLineBytes = 64;
@@ -76,8 +76,8 @@ inline std::int64_t bytes_ahead(const std::uint8_t* const* rows, std::int64_t ro
   return kPanelColumns * (second - first) + kLineBytes - row_bytes;
 }
 
-// Writes 64 bytes past the processor's caches where they are a line of them: packed weights are
-// read long after. Who wrote lines calls finish_lines() before other threads read them.
+// Writes 64 bytes, past the processor's caches where they are a whole line: packed weights are read
+// long after. A thread that wrote lines calls finish_lines() before others read them.
 inline void store_line(std::uint8_t* to, __m512i line) {
   if (reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to), line);

@@ -42,7 +42,6 @@ class HostPages {
   // Copies the pages that `pool` would evict first. To be called while a step runs.
   void copy_ahead(const kv::PagePool& pool);
 
-  std::int64_t num_pages() const { return slots_.num_pages(); }
   std::int64_t num_stored() const { return num_stored_; }  // copies to the host so far
 
  private:
@@ -62,8 +61,8 @@ class HostPages {
   bool has_changed_pages_ = false;  // since order_before_step()
   std::int64_t num_stored_ = 0;
   std::optional<Error> failure_;
-  std::vector<kv::KnownPage> oldest_;  // of copy_ahead(); kept for its memory
-  std::vector<kv::PageId> taken_;      // of store(); the same
+  std::vector<kv::KnownPage> oldest_;  // working memory of copy_ahead()
+  std::vector<kv::PageId> taken_;      // working memory of store()
 };
 
 }  // namespace caption::engine

@@ -17,7 +17,7 @@ namespace {
 // Slot numbers are int32 (kv/page_pool.h), also those of one page more (StepRunner).
 constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max() / kv::kPageTokens - 1;
 constexpr DType kScaleDType = DType::kBF16;
-// Bytes to a multiple of which a tensor begins in its buffer, as an allocation of a GPU does.
+// A tensor begins at a multiple of so many bytes in its buffer, as memory that CUDA allocates does.
 constexpr std::int64_t kTensorAlignment = 256;
 
 bool can_hold_pages(DType dtype) {

@@ -106,7 +106,7 @@ class QwenVisionEncoder final : public VisionEncoder {
   std::vector<Image> images_;  // of the sizes of the clips in encode_clips()
   Scratch pixels_;             // of a run, where the device is not the host
   Scratch hidden_, normed_, qkv_;
-  Scratch rounded_k_, rounded_v_;  // of 16 bits
+  Scratch rounded_k_, rounded_v_;  // bf16 or f16
   Scratch wide_;                   // patch columns, then inner activations
 };
 

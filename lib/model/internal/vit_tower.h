@@ -69,7 +69,7 @@ class VitTower {
 
   Scratch pixels_;  // of a few frames, where the device is not the host
   Scratch hidden_, normed_, q_, k_, v_;
-  Scratch rounded_k_, rounded_v_;  // of 16 bits
+  Scratch rounded_k_, rounded_v_;  // bf16 or f16
   Scratch features_;               // hidden states side by side, if there are several
   Scratch wide_;                   // patch columns, then inner activations of an MLP
 };
