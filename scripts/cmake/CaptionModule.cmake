@@ -16,6 +16,9 @@ function(caption_module name)
   endforeach()
   # A package's headers stay behind the room's door; only linking propagates.
   target_link_libraries(${target} PRIVATE ${ARG_LIBS})
+  if(TARGET caption_std_headers)
+    caption_use_precompiled(${target} caption_std_headers)
+  endif()
 endfunction()
 
 # Lets an executable of the build tree find `presets/` and `samples/` of the source tree, by a file
@@ -41,7 +44,7 @@ function(caption_test name)
     set(ARG_LABELS fast)
   endif()
   set(target caption_${name}_test)
-  add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/main.cpp)
+  add_executable(${target} ${ARG_SOURCES} $<TARGET_OBJECTS:caption_test_main>)
   # A release's tests are compiled in two thirds of the time of -O3; what they test has -O3.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -51,6 +54,7 @@ function(caption_test name)
   endforeach()
   target_compile_definitions(${target}
     PRIVATE CAPTION_SOURCE_DIR="${PROJECT_SOURCE_DIR}" CAPTION_TEST_TMP="${CMAKE_CURRENT_BINARY_DIR}")
+  caption_use_precompiled(${target} caption_test_headers)
   caption_source_tree_resources(${target})
   add_test(NAME ${name} COMMAND ${target})
   # The test, and itself on another device, write the same files.
@@ -77,7 +81,7 @@ endfunction()
 function(caption_test_on_emulated_cuda name)
   cmake_parse_arguments(ARG "" "" "ARGUMENTS" ${ARGN})
   set(target caption_${name}_on_cuda_test)
-  add_executable(${target} $<TARGET_OBJECTS:caption_${name}_test>)
+  add_executable(${target} $<TARGET_OBJECTS:caption_${name}_test> $<TARGET_OBJECTS:caption_test_main>)
   target_link_libraries(${target} PRIVATE caption_emulated_runtime caption_cuda_emulator
     caption_cuda_dispatch caption_emulated_cuda_kernels
     $<TARGET_PROPERTY:caption_${name}_test,LINK_LIBRARIES>)
@@ -100,7 +104,7 @@ function(caption_fuzzer name)
     add_executable(${target} ${ARG_SOURCES})
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   else()
-    add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp)
+    add_executable(${target} ${ARG_SOURCES} $<TARGET_OBJECTS:caption_fuzz_replay>)
     add_test(NAME fuzz_replay_${name}
       COMMAND ${target} ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
     set_tests_properties(fuzz_replay_${name} PROPERTIES LABELS fast TIMEOUT 120)
@@ -114,6 +118,7 @@ function(caption_fuzzer name)
   foreach(dep IN LISTS ARG_DEPS)
     target_link_libraries(${target} PRIVATE caption::${dep})
   endforeach()
+  caption_use_precompiled(${target} caption_std_headers)
 endfunction()
 
 # caption_emulated_kernels(target SOURCES norm.cu) makes an object library of CUDA kernels that run
