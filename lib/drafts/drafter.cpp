@@ -36,8 +36,9 @@ double Drafter::trust_in(const Proposal& proposal) const {
   return (proposal.right + kPriorDrafts) / (proposal.expected + kPriorDrafts);
 }
 
-double Drafter::probability(const Proposal& proposal, const Guess& guess) const {
-  return std::min(0.99, trust_in(proposal) * acceptance_.probability(proposal.source, guess));
+double Drafter::probability(GuessSource source, const Proposal& proposal,
+                            const Guess& guess) const {
+  return std::min(0.99, trust_in(proposal) * acceptance_.probability(source, guess));
 }
 
 void Drafter::begin(std::int64_t sequence, std::uint64_t topic, const Sketch& look) {
@@ -50,10 +51,8 @@ void Drafter::begin(std::int64_t sequence, std::uint64_t topic, const Sketch& lo
 void Drafter::find_nearest(Proposal& proposal) {
   if (!proposal.look.has_value() || proposal.nearest != nullptr) return;
   proposal.nearest = std::make_unique<TokenArchive>(kNearestBytes);
-  for (const NearestTexts::Text& text :
-       nearest_->find(proposal.topic, *proposal.look, kMostNearest)) {
-    proposal.nearest->add(*text);
-  }
+  proposal.found = nearest_->find(proposal.topic, *proposal.look, kMostNearest);
+  for (const NearestTexts::Found& found : proposal.found) proposal.nearest->add(*found.text);
 }
 
 void Drafter::consider(GuessSource source, Proposal& proposal) {
@@ -131,6 +130,22 @@ std::size_t Drafter::count_paying(std::int64_t num_sequences,
   return best_count(num_sequences + num_prompt_tokens, us_per_token);
 }
 
+// A guess has at most the probability of the one before it, so a stable order keeps chains.
+void Drafter::sort_candidates() {
+  std::stable_sort(
+      candidates_.begin(), candidates_.end(),
+      [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
+}
+
+void Drafter::offer(std::span<const DraftQuery> queries, std::size_t num_taken) {
+  step_.num_offered += static_cast<std::int64_t>(num_taken);
+  for (std::size_t i = 0; i < num_taken; ++i) {
+    const DraftQuery& query = queries[candidates_[i].query];
+    const auto& guesses = proposals_.at(query.sequence).guesses;
+    query.drafts->push_back(guesses[query.drafts->size()].token);
+  }
+}
+
 void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) {
   candidates_.clear();
   step_ = {.num_sequences = std::ssize(queries)};
@@ -145,17 +160,10 @@ void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prom
   }
   std::size_t num_taken = candidates_.size();
   if (options_.is_adaptive) {
-    // A guess has at most the probability of the one before it, so a stable order keeps chains.
-    std::stable_sort(
-        candidates_.begin(), candidates_.end(),
-        [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
+    sort_candidates();
     num_taken = count_paying(std::ssize(queries), num_prompt_tokens);
   }
-  for (std::size_t i = 0; i < num_taken; ++i) {
-    const DraftQuery& query = queries[candidates_[i].query];
-    const auto& guesses = proposals_.at(query.sequence).guesses;
-    query.drafts->push_back(guesses[query.drafts->size()].token);
-  }
+  offer(queries, num_taken);
   if (trial.has_value() && queries[*trial].drafts->empty()) {
     const DraftQuery& query = queries[*trial];
     query.drafts->push_back(proposals_.at(query.sequence).guesses.front().token);
@@ -198,13 +206,14 @@ void Drafter::observe_step(const StepLoad& load) {
   costs_.observe(load.num_tokens, us);
   model_depth_.observe_step(us);
   const Step step = std::exchange(step_, {});
-  if (step.num_sequences == 0) return;
+  note_decoding(step, load.num_tokens, us + static_cast<double>(spent_us));
+  if (step.num_sequences == 0 && step.num_drafts == 0) return;
   ++steps_.all;
   steps_.saved_us -= static_cast<double>(spent_us);
   if (step.num_drafts == 0) return;
   ++steps_.with_drafts;
-  const double us_per_token =
-      costs_.us(step.num_sequences) / static_cast<double>(step.num_sequences);
+  const std::int64_t num_plain = std::max<std::int64_t>(1, step.num_sequences);
+  const double us_per_token = costs_.us(num_plain) / static_cast<double>(num_plain);
   const double added_us = costs_.us(load.num_tokens) - costs_.us(load.num_tokens - step.num_drafts);
   steps_.saved_us += static_cast<double>(step.num_further_tokens) * us_per_token - added_us;
 }

@@ -9,7 +9,11 @@
 #include <random>
 #include <vector>
 
+#include "base/error.h"
+
 using namespace caption::drafts;
+using caption::Error;
+using caption::ErrorCode;
 
 namespace {
 
@@ -188,6 +192,41 @@ TEST_CASE("what the nearest things' texts say is guessed first, if it has been r
     drafter.end(1, {});
   }
   CHECK(propose(drafter, {1, 8}, 1) == Ids{50, 51});
+}
+
+TEST_CASE("a draft model that fails is not asked again, unless the device or the program failed") {
+  class Failing final : public DraftModel {
+   public:
+    explicit Failing(ErrorCode code) : code_(code) {}
+    double relative_cost() const override { return 0.1; }
+    std::int64_t num_missing(std::int64_t /*sequence*/,
+                             std::span<const std::int32_t> /*output*/) const override {
+      return 1;
+    }
+    StepLoad guess(std::span<const ModelQuery> queries, std::span<Guess> guesses) override {
+      if (++num_passes > 3) throw Error(code_, "a pass failed");
+      for (Guess& guess : guesses) guess = {.token = 9, .match_length = 1, .count = 1, .total = 1};
+      return {.num_tokens = std::ssize(queries), .us = 1};
+    }
+    void end(std::int64_t /*sequence*/) override {}
+
+    int num_passes = 0;
+
+   private:
+    ErrorCode code_;
+  };
+  const DrafterOptions options{.method = Method::kModel, .max_drafts = 8, .is_adaptive = false};
+  Failing failing(ErrorCode::kOutOfMemory);
+  Drafter drafter(options, nullptr, nullptr, &failing);
+  // What it has guessed before is kept.
+  CHECK(propose(drafter, {1, 2}, 1) == Ids{9, 9, 9});
+  CHECK(propose(drafter, {1, 2}, 1).empty());
+  CHECK(failing.num_passes == 4);
+  for (const ErrorCode code : {ErrorCode::kUnavailable, ErrorCode::kInternal}) {
+    Failing ending(code);
+    Drafter ended(options, nullptr, nullptr, &ending);
+    CHECK_THROWS_AS(propose(ended, {1, 2}, 1), Error);
+  }
 }
 
 TEST_CASE("nothing is drafted before a step was measured, nor where further tokens cost as much") {
