@@ -93,8 +93,8 @@ void require_meaning(const BenchFlags& flags, bool has_decoder) {
     if ((option.without & measured) == 0) continue;
     for (const config::Override& given : flags.preset.overrides) {
       if (given.key != option.key) continue;
-      throw Error(ErrorCode::kUsage, "bench: " + given.source + " has no effect on " + name + ": " +
-                                         option.why);
+      throw Error(ErrorCode::kUsage,
+                  "bench: " + given.source + " has no effect on " + name + ": " + option.why);
     }
   }
   for (const WorkloadOption& option : kWorkloadOptions) {

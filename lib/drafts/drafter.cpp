@@ -19,6 +19,9 @@ constexpr std::int64_t kStepsPerPlainStep = 256;
 // A sequence guesses from at most so many of the nearest texts, in so many bytes.
 constexpr std::size_t kMostNearest = 8;
 constexpr std::int64_t kNearestBytes = 1LL << 20;
+constexpr double kWeightOfStep = 1.0 / 16;  // in the mean time of a token
+// A step counts as at most so many times the usual time of its size.
+constexpr double kMostOutlier = 2;
 
 }  // namespace
 
@@ -152,7 +155,12 @@ void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prom
   spent_us_ = 0;
   // Now and then a step without drafts is measured.
   if (options_.is_adaptive && ++num_proposals_ % kStepsPerPlainStep == 0) return;
-  for (const DraftQuery& query : queries) find_guesses(query, proposals_[query.sequence]);
+  const bool is_paused = options_.is_adaptive && balance_.is_paused();
+  for (const DraftQuery& query : queries) {
+    Proposal& proposal = proposals_[query.sequence];
+    proposal.guesses.clear();
+    if (!is_paused) find_guesses(query, proposal);
+  }
   std::optional<std::size_t> trial;
   if (model_ != nullptr) trial = guess_with_model(queries, num_prompt_tokens);
   for (std::size_t i = 0; i < queries.size(); ++i) {
@@ -206,7 +214,8 @@ void Drafter::observe_step(const StepLoad& load) {
   costs_.observe(load.num_tokens, us);
   model_depth_.observe_step(us);
   const Step step = std::exchange(step_, {});
-  note_decoding(step, load.num_tokens, us + static_cast<double>(spent_us));
+  balance_.count_step();
+  note_decoding(step, load, spent_us);
   if (step.num_sequences == 0 && step.num_drafts == 0) return;
   ++steps_.all;
   steps_.saved_us -= static_cast<double>(spent_us);
@@ -216,6 +225,20 @@ void Drafter::observe_step(const StepLoad& load) {
   const double us_per_token = costs_.us(num_plain) / static_cast<double>(num_plain);
   const double added_us = costs_.us(load.num_tokens) - costs_.us(load.num_tokens - step.num_drafts);
   steps_.saved_us += static_cast<double>(step.num_further_tokens) * us_per_token - added_us;
+}
+
+void Drafter::note_decoding(const Step& step, const StepLoad& load, std::int64_t spent_us) {
+  if (step.num_sequences == 0 || load.num_tokens != step.num_sequences + step.num_drafts) return;
+  const auto num_sequences = static_cast<double>(step.num_sequences);
+  const auto num_further = static_cast<double>(step.num_further_tokens);
+  const auto us = static_cast<double>(load.us);
+  const double per_token = us / (num_sequences + num_further);
+  us_per_token_ += (us_per_token_ == 0 ? 1 : kWeightOfStep) * (per_token - us_per_token_);
+  if (step.num_drafts == 0) return plain_costs_.observe(load.num_tokens, us);
+  const double plain_us = plain_costs_.us(step.num_sequences);
+  if (spent_us > 0 || plain_us == 0) return;
+  const double usual_us = std::min(us, kMostOutlier * costs_.us(load.num_tokens));
+  balance_.observe(plain_us * (1 + num_further / num_sequences) - usual_us, plain_us);
 }
 
 void Drafter::end(std::int64_t sequence, std::span<const std::int32_t> output) {

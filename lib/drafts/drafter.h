@@ -26,6 +26,7 @@
 #include "drafts/draft_source.h"
 #include "drafts/model_depth.h"
 #include "drafts/nearest_texts.h"
+#include "drafts/savings_balance.h"
 #include "drafts/step_costs.h"
 #include "drafts/token_archive.h"
 
@@ -171,8 +172,9 @@ class Drafter final : public DraftSource {
     return probability(proposal.source, proposal, guess);
   }
   double probability(GuessSource source, const Proposal& proposal, const Guess& guess) const;
-  // Learns what a token costs in a step that computes no prompts.
-  void note_decoding(const Step& step, std::int64_t num_tokens, double us);
+  // Learns what a token costs in a step that computes no prompts, and what its drafts saved, unless
+  // the draft model guessed.
+  void note_decoding(const Step& step, const StepLoad& load, std::int64_t spent_us);
   void add_candidates(std::size_t query, const Proposal& proposal);
   // How many of the candidates, the likeliest first, save the most time in a step of `size` tokens
   // besides them, when a token is worth `us_per_token`.
@@ -184,6 +186,10 @@ class Drafter final : public DraftSource {
   const std::shared_ptr<NearestTexts> nearest_;
   Acceptance acceptance_;
   StepCosts costs_;
+  // Of steps that compute neither drafts nor prompts: costs_ takes similar sizes for one, so that a
+  // jump between a step without drafts and one with few is not seen there.
+  StepCosts plain_costs_;
+  SavingsBalance balance_{256};
   double us_per_token_ = 0;  // mean of the latest steps without prompts; 0: none was measured
   DraftCounts counts_;
   DraftedSteps steps_;
@@ -207,8 +213,9 @@ class Drafter final : public DraftSource {
   std::vector<std::size_t> extended_;
 };
 
-// The most tokens of a text that can be copied in a step, when an output has at most max_new_tokens:
-// their logits, [tokens, vocab] f32, take at most 64 MiB. 0 for a method that copies none.
+// The most tokens of a text that can be copied in a step, when an output has at most
+// max_new_tokens: their logits, [tokens, vocab] f32, take at most 64 MiB. 0 for a method that
+// copies none.
 std::int64_t most_copied_tokens(Method method, std::int64_t max_new_tokens, std::int64_t vocab);
 
 }  // namespace caption::drafts

@@ -8,7 +8,6 @@
 namespace caption::drafts {
 namespace {
 
-constexpr double kWeightOfNew = 1.0 / 16;  // of a step in the mean time of a token
 constexpr std::int64_t kMostLogitBytes = 64LL << 20;
 
 // Guess::match_length of a copy: one for each class of Acceptance, the longer, the more alike two
@@ -51,9 +50,8 @@ void Drafter::guess_copy(std::span<const std::int32_t> output, std::int64_t most
   }
   for (std::size_t i = output.size(); i < end; ++i) {
     const auto num_before = static_cast<std::int32_t>(equal.size());
-    std::erase_if(equal, [&](const auto* text) {
-      return i >= text->size() || (*text)[i] != copied[i];
-    });
+    std::erase_if(equal,
+                  [&](const auto* text) { return i >= text->size() || (*text)[i] != copied[i]; });
     other_guesses_.push_back({.token = copied[i],
                               .match_length = match_length,
                               .count = static_cast<std::int32_t>(equal.size()),
@@ -84,9 +82,8 @@ void Drafter::propose_after_prompts(std::span<const DraftQuery> queries, std::in
     guess_copy(output_of(query), query.most, proposal);
     const bool copies =
         !other_guesses_.empty() &&
-        (!options_.is_adaptive ||
-         expected_right(GuessSource::kCopy, other_guesses_, proposal) >=
-             expected_right(proposal.source, proposal.guesses, proposal));
+        (!options_.is_adaptive || expected_right(GuessSource::kCopy, other_guesses_, proposal) >=
+                                      expected_right(proposal.source, proposal.guesses, proposal));
     if (copies) {
       std::swap(proposal.guesses, other_guesses_);
       proposal.source = GuessSource::kCopy;
@@ -101,12 +98,6 @@ void Drafter::propose_after_prompts(std::span<const DraftQuery> queries, std::in
     num_taken = best_count(size, us_per_token_ > 0 ? std::min(us_per_token_, plain_us) : plain_us);
   }
   offer(queries, num_taken);
-}
-
-void Drafter::note_decoding(const Step& step, std::int64_t num_tokens, double us) {
-  if (step.num_sequences == 0 || num_tokens != step.num_sequences + step.num_drafts) return;
-  const double per_token = us / static_cast<double>(step.num_sequences + step.num_further_tokens);
-  us_per_token_ += (us_per_token_ == 0 ? 1 : kWeightOfNew) * (per_token - us_per_token_);
 }
 
 }  // namespace caption::drafts

@@ -1,8 +1,8 @@
 // eval/corpus.h: reads captions and references from files and pairs them by clip.
 #pragma once
 
-#include <cstddef>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>

@@ -171,8 +171,8 @@ class Scheduler {
   void shrink(SequenceId id, std::int64_t num_slots);
   // Whether the next step computes one token of the sequence, after its prompt, in one branch.
   bool can_draft(SequenceId id) const;
-  // Other sequences whose last known token the next step may compute: running ones, and waiting ones
-  // that may be admitted. Valid until the next call.
+  // Other sequences whose last known token the next step may compute: running ones, and waiting
+  // ones that may be admitted. Valid until the next call.
   std::span<const SequenceId> may_end_prompt();
   // An upper bound of the prompt tokens that the next plan computes within the budget.
   std::int64_t most_prompt_tokens() const;

@@ -394,12 +394,12 @@ class Simulation {
   std::int64_t num_preemptions_ = 0;
   std::int64_t num_copies_ = 0;
   std::int64_t num_shrunk_ = 0;
-  std::int64_t num_parts_ = 0;     // found prefixes that end inside a page
-  std::int64_t num_released_ = 0;  // entries of released pages in all steps
-  std::int64_t num_accepted_ = 0;  // drafts
-  std::int64_t num_refused_ = 0;   // drafts that were computed and wrong
-  std::int64_t num_dropped_ = 0;   // drafts for which a step had no tokens or pages
-  std::int64_t num_contents_ = 0;  // pages found under a hash and compared
+  std::int64_t num_parts_ = 0;          // found prefixes that end inside a page
+  std::int64_t num_released_ = 0;       // entries of released pages in all steps
+  std::int64_t num_accepted_ = 0;       // drafts
+  std::int64_t num_refused_ = 0;        // drafts that were computed and wrong
+  std::int64_t num_dropped_ = 0;        // drafts for which a step had no tokens or pages
+  std::int64_t num_contents_ = 0;       // pages found under a hash and compared
   std::int64_t num_after_prompts_ = 0;  // drafts in steps that end a prompt
 };
 

@@ -28,9 +28,8 @@ void DraftOffers::take(scheduler::Scheduler& scheduler) {
   for (const drafts::DraftQuery& query : queries_) {
     std::vector<std::int32_t>& drafts = *query.drafts;
     CAPTION_CHECK(std::ssize(drafts) <= query.most, "engine: more drafts than were asked for");
-    const auto end = std::find_if(drafts.begin(), drafts.end(), [&](std::int32_t draft) {
-      return draft < 0 || draft >= vocab_;
-    });
+    const auto end = std::find_if(drafts.begin(), drafts.end(),
+                                  [&](std::int32_t draft) { return draft < 0 || draft >= vocab_; });
     drafts.erase(end, drafts.end());
     scheduler.propose(scheduler::SequenceId{query.sequence}, std::ssize(drafts));
   }
