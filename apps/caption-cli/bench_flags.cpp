@@ -75,8 +75,28 @@ std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_d
   return {kFixed, "the workload fixed"};
 }
 
+// Options of the preset that some measurements would pass over.
+struct PresetOption {
+  const char* key;
+  unsigned without;  // the measurements
+  const char* why;
+};
+constexpr std::array kPresetOptions = {
+    PresetOption{"speculative.draft_from", kPlantedDrafts, "its guesses are planted"},
+    PresetOption{"speculative.draft_model", kPlantedDrafts, "its guesses are planted"},
+    PresetOption{"video.num_frames", kTower, "it takes two frames at a time, 64 on a GPU"},
+};
+
 void require_meaning(const BenchFlags& flags, bool has_decoder) {
   const auto [measured, name] = measured_by(flags, has_decoder);
+  for (const PresetOption& option : kPresetOptions) {
+    if ((option.without & measured) == 0) continue;
+    for (const config::Override& given : flags.preset.overrides) {
+      if (given.key != option.key) continue;
+      throw Error(ErrorCode::kUsage,
+                  "bench: " + given.source + " has no effect on " + name + ": " + option.why);
+    }
+  }
   for (const WorkloadOption& option : kWorkloadOptions) {
     if (!is_given(flags, option.name) || (option.measured & measured) != 0) continue;
     throw Error(ErrorCode::kUsage, std::string("bench: ") + option.name + " is for " +

@@ -44,8 +44,9 @@ Replicas::Replicas(const ReplicaSource& source, OpenModel first, std::int64_t kv
     const Context& context = source.contexts[i];
     const config::Locations& locations = source.loaded.locations;
     OpenModel opened;
-    opened.model = config::open_model(context, preset, locations, {.cancelled = source.cancelled});
-    opened.draft = config::open_draft_model(context, preset, locations, *opened.model);
+    const config::OpenChoices choices = {.cancelled = source.cancelled};
+    opened.model = config::open_model(context, preset, locations, choices);
+    opened.draft = config::open_draft_model(context, preset, locations, *opened.model, choices);
     const std::int64_t bytes =
         config::kv_cache_bytes(preset, source.machine, *opened.model, opened.draft.get());
     config::require_fitting_pages(preset, *opened.model, source.conversations, bytes);

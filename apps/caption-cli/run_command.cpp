@@ -278,6 +278,11 @@ std::vector<pipeline::Prompt> with_default(std::vector<pipeline::Prompt> prompts
   return prompts;
 }
 
+config::OpenChoices open_choices(const RunFlags& flags, const std::atomic<bool>& stop) {
+  return {.digests = flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes,
+          .cancelled = &stop};
+}
+
 int run(const RunFlags& flags, const Globals& globals) {
   check_output(flags.output, flags.input.paths);
   be_quiet_if_asked(flags);
@@ -298,20 +303,21 @@ int run(const RunFlags& flags, const Globals& globals) {
   std::vector<Context> contexts = config::run_contexts(preset, machine, globals.context().cpu_tier);
   if (flags.output.is_streamed) contexts.resize(1);  // a single clip
   choose_weights(flags, contexts.front(), machine, prompts, loaded);
-  std::unique_ptr<model::CaptionModel> model = config::open_model(
-      contexts.front(), preset, loaded.locations,
-      {.digests = flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes,
-       .cancelled = &stop});
+  const config::OpenChoices choices = open_choices(flags, stop);
+  std::unique_ptr<model::CaptionModel> model =
+      config::open_model(contexts.front(), preset, loaded.locations, choices);
   say_demonstration(*model, preset);
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
   check_stream(flags, preset, inputs.size(), prompts.size());
   const Sha256 model_hash = model->content_hash();
   std::unique_ptr<model::CaptionModel> draft =
-      config::open_draft_model(contexts.front(), preset, loaded.locations, *model,
-                               flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
-  pipeline::Options options = config::pipeline_options(
-      preset, machine, *model, model_hash, static_cast<int>(contexts.size()), draft.get());
+      config::open_draft_model(contexts.front(), preset, loaded.locations, *model, choices);
+  pipeline::Options options =
+      config::pipeline_options(preset, machine, *model, model_hash,
+                               {.num_replicas = static_cast<int>(contexts.size()),
+                                .draft = draft.get(),
+                                .cancelled = &stop});
   options.stop = &stop;
   options.trust_times = flags.trust_times;
   options.prompts = with_default(std::move(prompts), *model);
@@ -327,7 +333,7 @@ int run(const RunFlags& flags, const Globals& globals) {
                     .devices = device_names(preset, machine),
                     .num_lead_tokens = count_lead_tokens(*model, options)});
   }
-  add_captions_of_output(flags.output, options.drafts);
+  add_captions_of_output(flags.output, stop, options.drafts);
   const Replicas replicas({.loaded = loaded,
                            .machine = machine,
                            .contexts = contexts,

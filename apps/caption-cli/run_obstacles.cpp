@@ -5,6 +5,8 @@
 
 #include "backend/machine.h"
 #include "base/error.h"
+#include "config/draft_captions.h"
+#include "config/draft_model.h"
 #include "config/examples.h"
 #include "config/generation_defaults.h"
 #include "config/preset_blueprint.h"
@@ -103,6 +105,12 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
     sampling::validate(config::sampling_params(as_stored), check.model->decoder().spec().vocab);
     check.prompt_tokens = count_prompt_tokens(*check.model, preset, prompts);
   });
+  collect(obstacles, [&] {
+    if (check.model == nullptr) return;
+    config::open_draft_model(context, preset, loaded.locations, *check.model,
+                             {.opening = model::Opening::kToCheck});
+  });
+  collect(obstacles, [&] { config::draft_options(preset); });
   collect(obstacles, check_cache);
   return check;
 }

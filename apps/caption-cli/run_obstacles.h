@@ -31,8 +31,9 @@ struct RunCheck {
 
 // Finds the reasons why `run` would not start: features that this build lacks, options that
 // contradict each other and, if no feature is lacking, a model that is missing or of an unsupported
-// family. Memory is not considered; the plan does that. Opens the model's files as `run` does, but
-// reads no weights. An empty list of `prompts` means the preset's prompt, an empty prompt the
+// family, a draft model that cannot guess for it, and captions to guess from that cannot be read.
+// Memory is not considered; the plan does that. Opens the models' files as `run` does, but reads no
+// weights. An empty list of `prompts` means the preset's prompt, an empty prompt the
 // model's.
 RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
                    std::vector<std::string> prompts = {});

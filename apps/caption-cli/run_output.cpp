@@ -204,12 +204,13 @@ std::optional<config::WeightFormat> weights_of_output(const OutputFlags& flags) 
   return std::nullopt;
 }
 
-void add_captions_of_output(const OutputFlags& flags, pipeline::DraftOptions& drafts) {
+void add_captions_of_output(const OutputFlags& flags, const std::atomic<bool>& cancelled,
+                            pipeline::DraftOptions& drafts) {
   if (drafts.how.method != drafts::Method::kArchive || flags.is_stdout()) return;
   std::error_code ignored;  // opening the output reports it
   const bool is_file = std::filesystem::is_regular_file(flags.path, ignored);
   if (choose_format(flags) != records::Format::kJsonl || !is_file) return;
-  config::add_known_captions(config::earlier_captions(flags.path), drafts);
+  config::add_known_captions(config::earlier_captions(flags.path, &cancelled), drafts);
 }
 
 std::string describe_output(const OutputFlags& flags) {

@@ -1,6 +1,7 @@
 // apps/caption-cli/run_output.h: the output of a run's records and the report at its end.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -47,8 +48,9 @@ std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
 // The format of the weights with which the output's records were made, by its manifest; with
 // --overwrite, that of the interrupted run that is continued. std::nullopt if there are none yet.
 std::optional<config::WeightFormat> weights_of_output(const OutputFlags& flags);
-// Adds the captions of the output, where drafts come from an archive.
-void add_captions_of_output(const OutputFlags& flags, pipeline::DraftOptions& drafts);
+// Adds the captions of the output, where drafts come from an archive. Throws Error(kCancelled).
+void add_captions_of_output(const OutputFlags& flags, const std::atomic<bool>& cancelled,
+                            pipeline::DraftOptions& drafts);
 
 // Returns the output and its format: "captions.jsonl (jsonl)", "standard output (txt)".
 std::string describe_output(const OutputFlags& flags);

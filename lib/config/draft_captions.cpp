@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -23,11 +24,15 @@ void append(std::vector<std::string>& captions, eval::Captions records) {
 
 // Whatever the file can rather be: references have no status and may be several of a clip, so that
 // most of them are no records. Throws with what is wrong in the better reading.
-void append_file(std::vector<std::string>& captions, const std::string& path) {
-  eval::Problems of_records;
+std::vector<std::string> read_file(const std::string& path, const std::atomic<bool>* cancelled) {
+  std::vector<std::string> captions;
+  eval::Problems of_records(cancelled);
   eval::Captions records = eval::read_captions(path, of_records);
-  if (of_records.count() == 0) return append(captions, std::move(records));
-  eval::Problems of_references;
+  if (of_records.count() == 0) {
+    append(captions, std::move(records));
+    return captions;
+  }
+  eval::Problems of_references(cancelled);
   eval::References references = eval::read_references(path, kLabelField, of_references);
   if (of_records.count() < of_references.count()) of_records.throw_if_any();
   of_references.throw_if_any();
@@ -37,11 +42,26 @@ void append_file(std::vector<std::string>& captions, const std::string& path) {
       for (std::string& caption : texts) captions.push_back(std::move(caption));
     }
   }
+  return captions;
+}
+
+std::vector<std::string> read_draft_from(const std::string& path,
+                                         const std::atomic<bool>* cancelled) {
+  try {
+    return read_file(path, cancelled);
+  } catch (const Error& error) {
+    const bool names_file = std::string_view(error.what()).find(path) != std::string_view::npos;
+    throw Error(error.code(),
+                "--draft-from" + (names_file ? "" : " " + path) + ": " + error.what());
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kOutOfMemory,
+                "--draft-from " + path + ": the memory does not suffice for its captions");
+  }
 }
 
 }  // namespace
 
-pipeline::DraftOptions draft_options(const Preset& preset) {
+pipeline::DraftOptions draft_options(const Preset& preset, const std::atomic<bool>* cancelled) {
   const SpeculativeSection& speculative = preset.speculative;
   if (!speculative.draft_from.empty() && speculative.method != DraftMethod::kArchive) {
     throw Error(ErrorCode::kUsage, "--draft-from gives captions to guess from, and --drafts is " +
@@ -60,13 +80,7 @@ pipeline::DraftOptions draft_options(const Preset& preset) {
                   "--draft-from -: standard input is not read for captions to guess from; name a "
                   "file");
     }
-    std::vector<std::string> captions;
-    try {
-      append_file(captions, path);
-    } catch (const Error& error) {
-      throw Error(error.code(), std::string("--draft-from: ") + error.what());
-    }
-    add_known_captions(std::move(captions), drafts);
+    add_known_captions(read_draft_from(path, cancelled), drafts);
   }
   return drafts;
 }
@@ -82,13 +96,14 @@ void add_known_captions(std::vector<std::string> captions, pipeline::DraftOption
   known.erase(known.begin(), last_dropped.base());
 }
 
-std::vector<std::string> earlier_captions(const std::filesystem::path& output) {
+std::vector<std::string> earlier_captions(const std::filesystem::path& output,
+                                          const std::atomic<bool>* cancelled) {
   std::vector<std::string> captions;
-  eval::Problems ignored;
+  eval::Problems ignored(cancelled);
   try {
     append(captions, eval::read_captions(output, ignored));
   } catch (const Error& error) {
-    if (is_of_machine(error.code())) throw;
+    if (is_of_machine(error.code()) || error.code() == ErrorCode::kCancelled) throw;
   }
   return captions;
 }

@@ -27,14 +27,19 @@ void require_smaller(const Preset& preset, const Locations& locations) {
 
 std::unique_ptr<model::CaptionModel> open(const Context& context, const Preset& preset,
                                           const Locations& locations,
-                                          const model::CaptionModel& model, KeepDigests keep) {
+                                          const model::CaptionModel& model,
+                                          const OpenChoices& choices) {
   require_smaller(preset, locations);
-  const DigestCache digests(locations.digests, keep == KeepDigests::kYes
+  const DigestCache digests(locations.digests, choices.digests == KeepDigests::kYes
                                                    ? DigestCache::Keeping::kYes
                                                    : DigestCache::Keeping::kNo);
-  auto draft =
-      model::open_model(context, find_model(preset.speculative.draft_model, locations), kFormat,
-                        {.digests = digests, .requantises = preset.quantization.requantize});
+  const bool runs = choices.opening == model::Opening::kToRun;
+  auto draft = model::open_model(context, find_model(preset.speculative.draft_model, locations),
+                                 runs ? kFormat : weights::WeightFormat::kF32,
+                                 {.digests = digests,
+                                  .opening = choices.opening,
+                                  .requantises = preset.quantization.requantize,
+                                  .cancelled = choices.cancelled});
   pipeline::match_draft(model, *draft);
   if (preset.video.max_pixels > 0 && draft->preprocess_spec().smart) {
     draft->set_max_pixels(preset.video.max_pixels);
@@ -51,10 +56,10 @@ bool has_draft_model(const Preset& preset) {
 std::unique_ptr<model::CaptionModel> open_draft_model(const Context& context, const Preset& preset,
                                                       const Locations& locations,
                                                       const model::CaptionModel& model,
-                                                      KeepDigests keep) {
+                                                      const OpenChoices& choices) {
   if (!has_draft_model(preset)) return nullptr;
   try {
-    return open(context, preset, locations, model, keep);
+    return open(context, preset, locations, model, choices);
   } catch (const Error& error) {
     throw Error(error.code(),
                 "draft model " + preset.speculative.draft_model + ": " + error.what());

@@ -18,11 +18,12 @@ bool has_draft_model(const Preset& preset);
 // Opens speculative.draft_model for `context` with 16-bit weights, or returns null without one.
 // video.max_pixels limits its frames where it can. Throws Error with a sentence that names the
 // draft model: kUsage for one that is larger than the preset's model, or whose vocabulary lacks a
-// token of `model`; otherwise as open_model().
+// token of `model`; otherwise as open_model(). To be checked only,
+// its weights stay as they are stored.
 std::unique_ptr<model::CaptionModel> open_draft_model(const Context& context, const Preset& preset,
                                                       const Locations& locations,
                                                       const model::CaptionModel& model,
-                                                      KeepDigests keep = KeepDigests::kYes);
+                                                      const OpenChoices& choices = {});
 
 // Memory for the draft model's KV pages: as many as the model has in `kv_cache_bytes`.
 std::int64_t draft_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& model,

@@ -40,7 +40,8 @@ MemoryUse memory_use(const PlacedDecoder& placed) {
 }  // namespace
 
 std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
-  const std::int64_t most_rows = preset.engine.max_num_seqs * (1 + max_drafts(preset));
+  const std::int64_t most_rows = preset.engine.max_num_seqs * (1 + max_drafts(preset)) +
+                                 max_copied_tokens(preset, placed.decoder.spec().vocab);
   const std::int64_t num_rows = std::min(
       most_rows, std::max(preset.engine.max_num_seqs, preset.engine.max_num_batched_tokens));
   placed.decoder.reserve(preset.engine.max_num_batched_tokens, num_rows);
@@ -80,17 +81,17 @@ std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
 
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
                                    model::CaptionModel& model, const Sha256& model_hash,
-                                   int num_replicas, model::CaptionModel* draft) {
+                                   const RunParts& parts) {
   pipeline::Options options;
-  options.threads = pipeline::plan_threads(num_threads(preset, machine), num_replicas);
+  options.threads = pipeline::plan_threads(num_threads(preset, machine), parts.num_replicas);
   options.read = read_options(preset);
   options.engine = engine_options(model.context(), preset,
-                                  kv_cache_bytes(preset, machine, model, draft), model_hash);
+                                  kv_cache_bytes(preset, machine, model, parts.draft), model_hash);
   if (model.context().device.is_cuda() && preset.engine.prefix_cache) {
     options.engine.host_pages_bytes = std::min(
-        preset.engine.kv_host_bytes, machine.memory_bytes / kHostPagesShare / num_replicas);
+        preset.engine.kv_host_bytes, machine.memory_bytes / kHostPagesShare / parts.num_replicas);
   }
-  options.drafts = draft_options(preset);
+  options.drafts = draft_options(preset, parts.cancelled);
   options.vision_cache = {.folder = preset.engine.kv_cache_dir,
                           .max_bytes = preset.engine.kv_cache_dir_bytes,
                           .identity = vision_identity(model.context(), preset, model_hash)};

@@ -1,6 +1,8 @@
 // apps/caption-cli/pipeline_options.h: converts a preset to the options of a pipeline.
 #pragma once
 
+#include <atomic>
+
 #include "backend/machine.h"
 #include "base/sha256.h"
 #include "config/preset.h"
@@ -26,13 +28,20 @@ std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
                             model::CaptionModel& model, model::CaptionModel* draft = nullptr);
 std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed);
 
+// What a run has besides the model on its first device.
+struct RunParts {
+  int num_replicas = 1;
+  model::CaptionModel* draft = nullptr;  // borrowed: the draft model, or none
+  const std::atomic<bool>* cancelled = nullptr;
+};
+
 // Returns threads, reading, engine, adapters, sampling, stop strings and the system prompt. KV
 // pages get the memory that the model's weights and activations leave. Reserves the decoder's
 // activations, and those of the draft model, if there is one. Throws Error(kOutOfMemory) when no
 // memory is left for pages, Error(kUsage) when sampling options contradict each other. The threads
-// are for a run on `num_replicas` devices.
+// are for a run on RunParts::num_replicas devices. Throws as draft_options().
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
                                    model::CaptionModel& model, const Sha256& model_hash,
-                                   int num_replicas = 1, model::CaptionModel* draft = nullptr);
+                                   const RunParts& parts = {});
 
 }  // namespace caption::config

@@ -39,6 +39,9 @@ plan::PlanInput plan_input(const Preset& preset, const Context& context,
   input.max_num_seqs = preset.engine.max_num_seqs;
   input.max_num_batched_tokens = preset.engine.max_num_batched_tokens;
   input.max_drafts = max_drafts(preset);
+  if (model.text.has_value()) {
+    input.max_copied_tokens = max_copied_tokens(preset, model.text->vocab);
+  }
   input.chunked_prefill = preset.engine.chunked_prefill;
   if (preset.engine.prefix_cache) input.host_pages_bytes = preset.engine.kv_host_bytes;
   input.num_beams = preset.generation.num_beams;

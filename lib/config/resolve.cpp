@@ -12,6 +12,7 @@
 #include "config/identity.h"
 #include "config/preset_blueprint.h"
 #include "config/resources.h"
+#include "drafts/drafter.h"
 #include "kv/page_pool.h"
 #include "vision/preprocess.h"
 
@@ -71,6 +72,11 @@ DType kv_dtype(const QuantizationSection& quantization) {
 std::int32_t max_drafts(const Preset& preset) {
   if (preset.speculative.method == DraftMethod::kNone) return 0;
   return to_int32(preset.speculative.num_draft_tokens);
+}
+
+std::int64_t max_copied_tokens(const Preset& preset, std::int64_t vocab) {
+  return drafts::most_copied_tokens(preset.speculative.method, preset.generation.max_new_tokens,
+                                    vocab);
 }
 
 std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels) {

@@ -27,6 +27,8 @@ weights::WeightFormat weight_format(const QuantizationSection& quantization);
 DType kv_dtype(const QuantizationSection& quantization);
 // The tokens that a step may guess for a sequence; 0 without drafts.
 std::int32_t max_drafts(const Preset& preset);
+// The tokens that a step may guess besides, after prompts (engine::EngineOptions).
+std::int64_t max_copied_tokens(const Preset& preset, std::int64_t vocab);
 
 // Returns the requested features that this build lacks, each as a phrase ("beam search").
 std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels);

@@ -12,6 +12,9 @@ constexpr double kPriorOutcomes = 4;
 constexpr double kMostOutcomes = 512;
 // A match of n tokens is a coincidence with probability kCoincidence^n, in the first estimate.
 constexpr double kCoincidence = 0.6;
+// A token of the nearest text is another one than the text of an equal thing has, in the first
+// estimate.
+constexpr double kOtherText = 0.02;
 
 double share(const Guess& guess) {
   return static_cast<double>(guess.count) / static_cast<double>(guess.total);
@@ -23,7 +26,10 @@ double first_estimate(GuessSource source, const Guess& guess) {
   const double num_others = source == GuessSource::kNearest ? 0.5 : 1.0;
   const double smoothed =
       static_cast<double>(guess.count) / (static_cast<double>(guess.total) + num_others);
-  return smoothed * (1.0 - std::pow(kCoincidence, guess.match_length));
+  const double is_other = std::pow(kCoincidence, guess.match_length);
+  if (source != GuessSource::kCopy) return smoothed * (1.0 - is_other);
+  // A copied text is right as a whole where the things are alike, whatever the other texts say.
+  return (1.0 - kOtherText) * ((1.0 - is_other) + is_other * smoothed);
 }
 
 // The number of bounds that are at most `value`.
@@ -41,6 +47,7 @@ std::string_view guess_source_name(GuessSource source) {
     case GuessSource::kRepetition: return "ngram";
     case GuessSource::kNearest: return "nearest";
     case GuessSource::kModel: return "model";
+    case GuessSource::kCopy: return "copy";
   }
   return "";
 }

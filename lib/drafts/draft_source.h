@@ -3,11 +3,8 @@
 // The engine computes the guesses ("drafts") of a sequence in the same step as its last token and
 // then chooses each token from the model's own logits, as without drafts. A draft that equals the
 // chosen token is accepted, and the row after it gives the next token; the first other draft ends
-// the step for its sequence. Outputs are therefore identical with any drafts and without them,
-// greedy and sampled: a token's random numbers depend on its position alone.
-// Sources: Leviathan et al., arXiv:2211.17192; Chen et al., arXiv:2302.01318. Both accept by
-// rejection sampling, which keeps the distribution; accepting equal tokens only also keeps the
-// tokens.
+// the step for its sequence (sampling/draft_verifier.h). Outputs are therefore identical with any
+// drafts and without them, greedy and sampled.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +39,14 @@ class DraftSource {
   // each besides them, and up to `num_prompt_tokens` tokens of prompts. It may compute fewer drafts
   // than are proposed.
   virtual void propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) = 0;
+  // `queries` are the sequences whose last known token the next step may compute after others of
+  // their prompts, or of what a preempted sequence had: not all of them need be in the step. The
+  // step also computes one token of each of `num_decoding` other sequences, and up to
+  // `num_prompt_tokens` known tokens of these. Called after propose(), which is not called for a
+  // step without any decoding sequence.
+  virtual void propose_after_prompts(std::span<const DraftQuery> /*queries*/,
+                                     std::int64_t /*num_decoding*/,
+                                     std::int64_t /*num_prompt_tokens*/) {}
   // Of the first `num_computed` >= 1 drafts of a sequence, which a step computed, the first
   // `num_accepted` were right. When fewer were, and `was_refused`, the next one was wrong;
   // otherwise the output ended before it.

@@ -19,6 +19,9 @@ constexpr std::int64_t kStepsPerPlainStep = 256;
 // A sequence guesses from at most so many of the nearest texts, in so many bytes.
 constexpr std::size_t kMostNearest = 8;
 constexpr std::int64_t kNearestBytes = 1LL << 20;
+constexpr double kWeightOfStep = 1.0 / 16;  // in the mean time of a token
+// A step counts as at most so many times the usual time of its size.
+constexpr double kMostOutlier = 2;
 
 }  // namespace
 
@@ -36,8 +39,9 @@ double Drafter::trust_in(const Proposal& proposal) const {
   return (proposal.right + kPriorDrafts) / (proposal.expected + kPriorDrafts);
 }
 
-double Drafter::probability(const Proposal& proposal, const Guess& guess) const {
-  return std::min(0.99, trust_in(proposal) * acceptance_.probability(proposal.source, guess));
+double Drafter::probability(GuessSource source, const Proposal& proposal,
+                            const Guess& guess) const {
+  return std::min(0.99, trust_in(proposal) * acceptance_.probability(source, guess));
 }
 
 void Drafter::begin(std::int64_t sequence, std::uint64_t topic, const Sketch& look) {
@@ -50,10 +54,8 @@ void Drafter::begin(std::int64_t sequence, std::uint64_t topic, const Sketch& lo
 void Drafter::find_nearest(Proposal& proposal) {
   if (!proposal.look.has_value() || proposal.nearest != nullptr) return;
   proposal.nearest = std::make_unique<TokenArchive>(kNearestBytes);
-  for (const NearestTexts::Text& text :
-       nearest_->find(proposal.topic, *proposal.look, kMostNearest)) {
-    proposal.nearest->add(*text);
-  }
+  proposal.found = nearest_->find(proposal.topic, *proposal.look, kMostNearest);
+  for (const NearestTexts::Found& found : proposal.found) proposal.nearest->add(*found.text);
 }
 
 void Drafter::consider(GuessSource source, Proposal& proposal) {
@@ -131,13 +133,34 @@ std::size_t Drafter::count_paying(std::int64_t num_sequences,
   return best_count(num_sequences + num_prompt_tokens, us_per_token);
 }
 
+// A guess has at most the probability of the one before it, so a stable order keeps chains.
+void Drafter::sort_candidates() {
+  std::stable_sort(
+      candidates_.begin(), candidates_.end(),
+      [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
+}
+
+void Drafter::offer(std::span<const DraftQuery> queries, std::size_t num_taken) {
+  step_.num_offered += static_cast<std::int64_t>(num_taken);
+  for (std::size_t i = 0; i < num_taken; ++i) {
+    const DraftQuery& query = queries[candidates_[i].query];
+    const auto& guesses = proposals_.at(query.sequence).guesses;
+    query.drafts->push_back(guesses[query.drafts->size()].token);
+  }
+}
+
 void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) {
   candidates_.clear();
   step_ = {.num_sequences = std::ssize(queries)};
   spent_us_ = 0;
   // Now and then a step without drafts is measured.
   if (options_.is_adaptive && ++num_proposals_ % kStepsPerPlainStep == 0) return;
-  for (const DraftQuery& query : queries) find_guesses(query, proposals_[query.sequence]);
+  const bool is_paused = options_.is_adaptive && balance_.is_paused();
+  for (const DraftQuery& query : queries) {
+    Proposal& proposal = proposals_[query.sequence];
+    proposal.guesses.clear();
+    if (!is_paused) find_guesses(query, proposal);
+  }
   std::optional<std::size_t> trial;
   if (model_ != nullptr) trial = guess_with_model(queries, num_prompt_tokens);
   for (std::size_t i = 0; i < queries.size(); ++i) {
@@ -145,17 +168,10 @@ void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prom
   }
   std::size_t num_taken = candidates_.size();
   if (options_.is_adaptive) {
-    // A guess has at most the probability of the one before it, so a stable order keeps chains.
-    std::stable_sort(
-        candidates_.begin(), candidates_.end(),
-        [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
+    sort_candidates();
     num_taken = count_paying(std::ssize(queries), num_prompt_tokens);
   }
-  for (std::size_t i = 0; i < num_taken; ++i) {
-    const DraftQuery& query = queries[candidates_[i].query];
-    const auto& guesses = proposals_.at(query.sequence).guesses;
-    query.drafts->push_back(guesses[query.drafts->size()].token);
-  }
+  offer(queries, num_taken);
   if (trial.has_value() && queries[*trial].drafts->empty()) {
     const DraftQuery& query = queries[*trial];
     query.drafts->push_back(proposals_.at(query.sequence).guesses.front().token);
@@ -198,15 +214,31 @@ void Drafter::observe_step(const StepLoad& load) {
   costs_.observe(load.num_tokens, us);
   model_depth_.observe_step(us);
   const Step step = std::exchange(step_, {});
-  if (step.num_sequences == 0) return;
+  balance_.count_step();
+  note_decoding(step, load, spent_us);
+  if (step.num_sequences == 0 && step.num_drafts == 0) return;
   ++steps_.all;
   steps_.saved_us -= static_cast<double>(spent_us);
   if (step.num_drafts == 0) return;
   ++steps_.with_drafts;
-  const double us_per_token =
-      costs_.us(step.num_sequences) / static_cast<double>(step.num_sequences);
+  const std::int64_t num_plain = std::max<std::int64_t>(1, step.num_sequences);
+  const double us_per_token = costs_.us(num_plain) / static_cast<double>(num_plain);
   const double added_us = costs_.us(load.num_tokens) - costs_.us(load.num_tokens - step.num_drafts);
   steps_.saved_us += static_cast<double>(step.num_further_tokens) * us_per_token - added_us;
+}
+
+void Drafter::note_decoding(const Step& step, const StepLoad& load, std::int64_t spent_us) {
+  if (step.num_sequences == 0 || load.num_tokens != step.num_sequences + step.num_drafts) return;
+  const auto num_sequences = static_cast<double>(step.num_sequences);
+  const auto num_further = static_cast<double>(step.num_further_tokens);
+  const auto us = static_cast<double>(load.us);
+  const double per_token = us / (num_sequences + num_further);
+  us_per_token_ += (us_per_token_ == 0 ? 1 : kWeightOfStep) * (per_token - us_per_token_);
+  if (step.num_drafts == 0) return plain_costs_.observe(load.num_tokens, us);
+  const double plain_us = plain_costs_.us(step.num_sequences);
+  if (spent_us > 0 || plain_us == 0) return;
+  const double usual_us = std::min(us, kMostOutlier * costs_.us(load.num_tokens));
+  balance_.observe(plain_us * (1 + num_further / num_sequences) - usual_us, plain_us);
 }
 
 void Drafter::end(std::int64_t sequence, std::span<const std::int32_t> output) {

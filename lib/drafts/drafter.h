@@ -7,6 +7,10 @@
 // as many as save more of that time than they add. Where a step is bound by the bytes of the
 // weights, a further token is nearly free; where it is bound by arithmetic, none pays.
 // Probabilities (Acceptance) and times (StepCosts) are measured while the engine runs.
+//
+// In the step that ends its prompt, a sequence can have the whole text of the nearest thing as
+// drafts: where the things are near-duplicates, that step gives the whole output. As many of its
+// tokens are taken as save more time in later steps than they add to this one.
 #pragma once
 
 #include <array>
@@ -22,6 +26,7 @@
 #include "drafts/draft_source.h"
 #include "drafts/model_depth.h"
 #include "drafts/nearest_texts.h"
+#include "drafts/savings_balance.h"
 #include "drafts/step_costs.h"
 #include "drafts/token_archive.h"
 
@@ -31,7 +36,7 @@ enum class Method {
   kNone,
   kNgram,  // what followed the same tokens earlier in the prompt and output
   // What followed them in the archive or in the texts of the nearest things, or as kNgram,
-  // whichever was right more often.
+  // whichever was right more often; after a prompt also the whole text of the nearest thing.
   kArchive,
   kModel,  // what the draft model says and nothing else
 };
@@ -79,7 +84,8 @@ class Drafter final : public DraftSource {
  public:
   // Several drafters may share `archive` and `nearest`, which get the outputs of all; null: none is
   // kept. The draft model, borrowed or null, guesses where it is likelier right than the other
-  // sources and its passes pay (drafts/model_depth.h).
+  // sources and its passes pay (drafts/model_depth.h). After an exception other than
+  // Error(kUnavailable | kInternal) there is one warning, and it is not asked again.
   Drafter(const DrafterOptions& options, std::shared_ptr<TokenArchive> archive,
           std::shared_ptr<NearestTexts> nearest = nullptr, DraftModel* model = nullptr);
 
@@ -88,6 +94,8 @@ class Drafter final : public DraftSource {
   void begin(std::int64_t sequence, std::uint64_t topic, const Sketch& look);
 
   void propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) override;
+  void propose_after_prompts(std::span<const DraftQuery> queries, std::int64_t num_decoding,
+                             std::int64_t num_prompt_tokens) override;
   void observe(std::int64_t sequence, std::int64_t num_computed, std::int64_t num_accepted,
                bool was_refused) override;
   void observe_step(const StepLoad& load) override;
@@ -103,7 +111,9 @@ class Drafter final : public DraftSource {
   struct Proposal {
     std::uint64_t topic = 0;
     std::optional<Sketch> look;
-    std::unique_ptr<TokenArchive> nearest;  // the texts that were nearest at the first proposal
+    // The texts that were nearest at the first proposal, and an archive of them.
+    std::vector<NearestTexts::Found> found;
+    std::unique_ptr<TokenArchive> nearest;
     std::vector<Guess> guesses;
     GuessSource source = GuessSource::kArchive;
     // Of the drafts with an outcome: expected to be right, and right.
@@ -114,7 +124,8 @@ class Drafter final : public DraftSource {
   // Counts of the step that is under way.
   struct Step {
     std::int64_t num_sequences = 0;  // sequences that could have drafts
-    std::int64_t num_drafts = 0;
+    std::int64_t num_offered = 0;    // drafts
+    std::int64_t num_drafts = 0;     // drafts that were computed
     std::int64_t num_further_tokens = 0;
   };
   // A guess that may be added to the step.
@@ -136,6 +147,15 @@ class Drafter final : public DraftSource {
   void consider(GuessSource source, Proposal& proposal);
   void find_nearest(Proposal& proposal);
   void find_guesses(const DraftQuery& query, Proposal& proposal);
+  // Replaces other_guesses_ by what the nearest text has after `output`, if it begins so.
+  void guess_copy(std::span<const std::int32_t> output, std::int64_t most,
+                  const Proposal& proposal);
+  // The expected number of right ones among the guesses.
+  double expected_right(GuessSource source, std::span<const Guess> guesses,
+                        const Proposal& proposal) const;
+  void sort_candidates();
+  // Offers the tokens of the first num_taken candidates.
+  void offer(std::span<const DraftQuery> queries, std::size_t num_taken);
   // Replaces guesses by those of the draft model. Returns the query whose first guess is a trial,
   // to be computed in any case.
   std::optional<std::size_t> guess_with_model(std::span<const DraftQuery> queries,
@@ -143,10 +163,18 @@ class Drafter final : public DraftSource {
   void begin_chains(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens);
   // Tells model_depth_ what the model's guesses saved in a step of `us`.
   void note_saving(std::int64_t num_tokens, double us);
+  // One pass of the model; no guess where it fails.
+  StepLoad ask_model();
   void extend_chains(std::span<const DraftQuery> queries, std::optional<std::size_t> only);
   // How often the sequence's own guesses were right, in terms of what was expected.
   double trust_in(const Proposal& proposal) const;
-  double probability(const Proposal& proposal, const Guess& guess) const;
+  double probability(const Proposal& proposal, const Guess& guess) const {
+    return probability(proposal.source, proposal, guess);
+  }
+  double probability(GuessSource source, const Proposal& proposal, const Guess& guess) const;
+  // Learns what a token costs in a step that computes no prompts, and what its drafts saved, unless
+  // the draft model guessed.
+  void note_decoding(const Step& step, const StepLoad& load, std::int64_t spent_us);
   void add_candidates(std::size_t query, const Proposal& proposal);
   // How many of the candidates, the likeliest first, save the most time in a step of `size` tokens
   // besides them, when a token is worth `us_per_token`.
@@ -158,6 +186,11 @@ class Drafter final : public DraftSource {
   const std::shared_ptr<NearestTexts> nearest_;
   Acceptance acceptance_;
   StepCosts costs_;
+  // Of steps that compute neither drafts nor prompts: costs_ takes similar sizes for one, so that a
+  // jump between a step without drafts and one with few is not seen there.
+  StepCosts plain_costs_;
+  SavingsBalance balance_{256};
+  double us_per_token_ = 0;  // mean of the latest steps without prompts; 0: none was measured
   DraftCounts counts_;
   DraftedSteps steps_;
   Step step_;
@@ -168,6 +201,7 @@ class Drafter final : public DraftSource {
   std::vector<Candidate> candidates_;
 
   DraftModel* const model_;
+  bool has_model_failed_ = false;  // it is not asked any more
   ModelDepth model_depth_;
   std::int64_t spent_us_ = 0;     // time of the model's passes for the step under way
   std::int64_t num_queries_ = 0;  // sequences of the step, if the model guessed for it; else 0
@@ -178,5 +212,10 @@ class Drafter final : public DraftSource {
   std::vector<Guess> model_guesses_;
   std::vector<std::size_t> extended_;
 };
+
+// The most tokens of a text that can be copied in a step, when an output has at most
+// max_new_tokens: their logits, [tokens, vocab] f32, take at most 64 MiB. 0 for a method that
+// copies none.
+std::int64_t most_copied_tokens(Method method, std::int64_t max_new_tokens, std::int64_t vocab);
 
 }  // namespace caption::drafts

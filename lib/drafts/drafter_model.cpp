@@ -1,10 +1,13 @@
 // The part of Drafter that asks the draft model.
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "drafts/drafter.h"
 
 namespace caption::drafts {
@@ -43,6 +46,24 @@ void Drafter::begin_chains(std::span<const DraftQuery> queries, std::int64_t num
   model_depth_.begin(step, model_chains_, costs_);
 }
 
+// Drafts are worth no caption: a model that fails is not asked again. A lost device, and a fault of
+// this program, concern more than the drafts.
+StepLoad Drafter::ask_model() {
+  std::string why;
+  try {
+    return model_->guess(model_queries_, model_guesses_);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kInternal) throw;
+    why = error.what();
+  } catch (const std::bad_alloc&) {
+    why = "the memory does not suffice";
+  }
+  has_model_failed_ = true;
+  log_warning("drafts", "the draft model guesses no more: " + why);
+  model_guesses_.assign(model_queries_.size(), Guess{.token = kNoGuess});
+  return {};
+}
+
 // Computes one pass of the model for the open chains, or for the chain `only`.
 void Drafter::extend_chains(std::span<const DraftQuery> queries, std::optional<std::size_t> only) {
   model_queries_.clear();
@@ -56,7 +77,7 @@ void Drafter::extend_chains(std::span<const DraftQuery> queries, std::optional<s
     extended_.push_back(i);
   }
   model_guesses_.assign(model_queries_.size(), Guess{.token = kNoGuess});
-  const StepLoad load = model_->guess(model_queries_, model_guesses_);
+  const StepLoad load = ask_model();
   spent_us_ += load.us;
   if (load.num_tokens > 0) model_depth_.observe_pass(load, std::ssize(extended_));
   for (std::size_t n = 0; n < extended_.size(); ++n) {
@@ -98,7 +119,7 @@ std::optional<std::size_t> Drafter::guess_with_model(std::span<const DraftQuery>
                                                      std::int64_t num_prompt_tokens) {
   num_queries_ = 0;
   step_counts_ = {};
-  if (options_.is_adaptive && model_depth_.is_paused()) return std::nullopt;
+  if (has_model_failed_ || (options_.is_adaptive && model_depth_.is_paused())) return std::nullopt;
   begin_chains(queries, num_prompt_tokens);
   if (model_chains_.empty()) return std::nullopt;
   const auto is_open = [](const ModelChain& chain) { return chain.is_open(); };

@@ -15,8 +15,6 @@ constexpr double kMostGuesses = 64;  // alpha is the mean probability of about s
 constexpr std::int64_t kCatchUpFactor = 4;
 constexpr double kWeightOfCatchUp = 0.25;  // weight of a new time in the mean of these times
 constexpr double kMostAlpha = 0.99;
-constexpr double kMostSavedSteps = 32;  // savings beyond these do not excuse later losses
-constexpr std::int64_t kLongestPauseSteps = 16384;
 constexpr double kMostTrialSteps = 100;  // a trial may cost as much as so many steps
 // Passes of up to so many times the tokens of the largest measured one, and as many times less than
 // the smallest, are estimated from measured ones.
@@ -134,16 +132,7 @@ void ModelDepth::observe_step(double us) {
   if (untried_us_.has_value()) trial_us_ -= std::max(0.0, us - *untried_us_);
   untried_us_.reset();
   trial_us_ = std::min(trial_us_ + kTrialShare * us, kMostTrialSteps * us);
-  if (pause_steps_ > 0) --pause_steps_;
-}
-
-void ModelDepth::observe_saving(double saved_us, double plain_us) {
-  if (plain_us <= 0) return;
-  balance_steps_ = std::min(balance_steps_ + saved_us / plain_us, kMostSavedSteps);
-  if (balance_steps_ > -kMostLossSteps) return;
-  balance_steps_ = 0;
-  pause_steps_ = next_pause_steps_;
-  next_pause_steps_ = std::min(2 * next_pause_steps_, kLongestPauseSteps);
+  balance_.count_step();
 }
 
 }  // namespace caption::drafts

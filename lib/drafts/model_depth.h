@@ -10,7 +10,7 @@
 // t and c are measured (StepCosts), and alpha is the mean probability of recent guesses
 // (Acceptance). A model that is not used is tried again on a single sequence, in at most
 // kTrialShare of the time. What steps with guesses saved or lost is added up as well: when they
-// have lost kMostLossSteps steps' time, there is a pause, each time a longer one.
+// have lost time together, there is a pause (drafts/savings_balance.h).
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "drafts/draft_model.h"
+#include "drafts/savings_balance.h"
 #include "drafts/step_costs.h"
 
 namespace caption::drafts {
@@ -67,12 +68,11 @@ class ModelDepth {
   void observe_step(double us);
   // Learns that the guesses of a step saved `saved_us` (below 0: lost them); the step takes
   // plain_us without them.
-  void observe_saving(double saved_us, double plain_us);
-  bool is_paused() const { return pause_steps_ > 0; }
+  void observe_saving(double saved_us, double plain_us) { balance_.observe(saved_us, plain_us); }
+  bool is_paused() const { return balance_.is_paused(); }
 
   static constexpr double kLeastGain = 0.02;
   static constexpr double kTrialShare = 0.01;
-  static constexpr double kMostLossSteps = 8;
 
  private:
   struct Choice {
@@ -99,9 +99,7 @@ class ModelDepth {
   double num_guesses_ = 4;            // weight of the prior, in guesses
   double trial_us_ = 0;               // may be spent on trials; negative after an expensive one
   std::optional<double> untried_us_;  // during a trial, the time of the step without it
-  double balance_steps_ = 0;          // saved, in steps' times
-  std::int64_t pause_steps_ = 0;
-  std::int64_t next_pause_steps_ = 1024;
+  SavingsBalance balance_{1024};
   // The members below belong to the step that begin() began.
   PlainStep step_;
   double us_per_token_ = 0;

@@ -69,26 +69,25 @@ void NearestTexts::add(std::uint64_t topic, const Sketch& sketch,
   }
 }
 
-std::vector<NearestTexts::Text> NearestTexts::find(std::uint64_t topic, const Sketch& sketch,
-                                                   std::size_t most) const {
-  std::vector<std::pair<float, Text>> nearest;  // with distances, the smallest first
+std::vector<NearestTexts::Found> NearestTexts::find(std::uint64_t topic, const Sketch& sketch,
+                                                    std::size_t most) const {
+  std::vector<Found> nearest;
   const std::lock_guard lock(mutex_);
   for (const Entry& entry : entries_) {
     if (entry.topic != topic) continue;
     const float distance = squared_distance(sketch, entry.sketch);
-    if (nearest.size() == most && distance >= nearest.back().first) continue;
+    if (nearest.size() == most && distance >= nearest.back().squared_distance) continue;
     const auto place = std::upper_bound(
         nearest.begin(), nearest.end(), distance,
-        [](float value, const std::pair<float, Text>& other) { return value < other.first; });
-    nearest.insert(place, {distance, entry.text});
+        [](float value, const Found& other) { return value < other.squared_distance; });
+    nearest.insert(place, {.text = entry.text, .squared_distance = distance});
     if (nearest.size() > most) nearest.pop_back();
   }
-  std::vector<Text> texts;
-  for (const auto& [distance, text] : nearest) {
-    if (distance > kFarthest * kFarthest * nearest.front().first) break;
-    texts.push_back(text);
-  }
-  return texts;
+  const auto is_far = [&](const Found& found) {
+    return found.squared_distance > kFarthest * kFarthest * nearest.front().squared_distance;
+  };
+  nearest.erase(std::find_if(nearest.begin(), nearest.end(), is_far), nearest.end());
+  return nearest;
 }
 
 std::int64_t NearestTexts::size_bytes() const {

@@ -32,8 +32,12 @@ class NearestTexts {
   // Only texts of the same `topic` are compared.
   void add(std::uint64_t topic, const Sketch& sketch, std::span<const std::int32_t> text);
 
+  struct Found {
+    Text text;
+    float squared_distance = 0;  // of the sketches, 0 to 4
+  };
   // At most `most` texts, the nearest first: those at most kFarthest times as far as the nearest.
-  std::vector<Text> find(std::uint64_t topic, const Sketch& sketch, std::size_t most) const;
+  std::vector<Found> find(std::uint64_t topic, const Sketch& sketch, std::size_t most) const;
 
   std::int64_t size_bytes() const;
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
-#include <unordered_map>
 #include <utility>
 
 #include "backend/profile_scope.h"
 #include "base/clock.h"
+#include "engine/internal/draft_offers.h"
 #include "engine/internal/name_pages.h"
 #include "engine/internal/page_tiers.h"
 #include "engine/internal/sequence.h"
@@ -15,19 +15,12 @@
 #include "engine/internal/token_chooser.h"
 #include "engine/internal/validate.h"
 #include "kv/page_pool.h"
+#include "sampling/draft_verifier.h"
 #include "scheduler/scheduler.h"
 #include "tensor/copy.h"
 
 namespace caption::engine {
 namespace {
-
-scheduler::SequenceId to_sequence_id(RequestId id) {
-  return scheduler::SequenceId{static_cast<std::int64_t>(id)};
-}
-
-RequestId to_request_id(scheduler::SequenceId id) {
-  return RequestId{static_cast<std::int64_t>(id)};
-}
 
 scheduler::SchedulerOptions to_scheduler_options(const EngineOptions& options,
                                                  const model::DecoderSpec& spec) {
@@ -36,7 +29,8 @@ scheduler::SchedulerOptions to_scheduler_options(const EngineOptions& options,
                                              : scheduler::PrefillMode::kWhole,
           .max_num_seqs = options.max_num_seqs,
           .max_num_batched_tokens = options.max_num_batched_tokens,
-          .window_tokens = spec.window_of_all_layers()};
+          .window_tokens = spec.window_of_all_layers(),
+          .max_drafts_per_step = most_drafts(options)};
 }
 
 // The vision tokens of a prompt are its fixed context if their positions are consecutive.
@@ -81,7 +75,6 @@ std::string_view finish_reason_name(FinishReason reason) {
 struct Engine::State {
   State(model::Decoder& decoder, Stream& stream, const EngineOptions& options);
 
-  void propose_drafts();
   void forget_drafts(const Sequence& sequence, std::span<const std::int32_t> output);
   void build_batch(const scheduler::StepPlan& plan);
   void note_preemptions(const scheduler::StepPlan& plan);
@@ -101,11 +94,11 @@ struct Engine::State {
   PageTiers tiers;
   scheduler::Scheduler scheduler;
   TokenChooser chooser;
-  std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
+  Sequences sequences;
   std::int64_t num_submitted = 0;
   std::int64_t compression_bytes = 0;  // besides the pages, for finished prompts
   StepCounter counter;
-  std::vector<drafts::DraftQuery> draft_queries;  // of the next step
+  DraftOffers offers;
 };
 
 Engine::State::State(model::Decoder& decoder, Stream& stream, const EngineOptions& the_options)
@@ -116,35 +109,8 @@ Engine::State::State(model::Decoder& decoder, Stream& stream, const EngineOption
       scheduler(to_scheduler_options(options, decoder.spec()), pool,
                 tiers.empty() ? nullptr : &tiers),
       chooser(stream, decoder.spec().vocab),
-      counter(pool.num_pages(), runner.memory().page_bytes()) {}
-
-void Engine::State::propose_drafts() {
-  if (options.draft_source == nullptr) return;
-  draft_queries.clear();
-  for (const auto& [id, sequence] : sequences) {
-    sequence->drafts.clear();
-    const std::int64_t left =
-        sequence->sampling.max_new_tokens - std::ssize(sequence->output()) - 1;
-    const std::int64_t most = std::min<std::int64_t>(options.max_drafts, left);
-    if (most < 1 || !scheduler.can_draft(to_sequence_id(id))) continue;
-    draft_queries.push_back({.sequence = static_cast<std::int64_t>(id),
-                             .tokens = sequence->tokens,
-                             .num_prompt = sequence->num_prompt,
-                             .most = most,
-                             .drafts = &sequence->drafts});
-  }
-  if (draft_queries.empty()) return;
-  options.draft_source->propose(draft_queries, scheduler.most_prompt_tokens());
-  for (const drafts::DraftQuery& query : draft_queries) {
-    std::vector<std::int32_t>& drafts = *query.drafts;
-    CAPTION_CHECK(std::ssize(drafts) <= query.most, "engine: more drafts than were asked for");
-    const auto end = std::find_if(drafts.begin(), drafts.end(), [&](std::int32_t draft) {
-      return draft < 0 || draft >= runner.spec().vocab;
-    });
-    drafts.erase(end, drafts.end());
-    scheduler.propose(scheduler::SequenceId{query.sequence}, std::ssize(drafts));
-  }
-}
+      counter(pool.num_pages(), runner.memory().page_bytes()),
+      offers(options, decoder.spec().vocab) {}
 
 void Engine::State::forget_drafts(const Sequence& sequence, std::span<const std::int32_t> output) {
   if (options.draft_source == nullptr) return;
@@ -216,36 +182,36 @@ std::optional<Completion> Engine::State::advance(Sequence& sequence, const Reque
   }
 }
 
-// Chooses tokens while the drafts equal them: the first row follows the last known token, each
+// Chooses tokens while the drafts are accepted: the first row follows the last known token, each
 // further row a draft.
 std::optional<Completion> Engine::State::advance_tokens(Sequence& sequence,
                                                         const RequestRows& rows) {
-  std::int64_t num_accepted = 0;
+  const std::int64_t num_drafts = rows.count - 1;
+  sampling::DraftVerifier verifier(
+      std::span(sequence.drafts).first(static_cast<std::size_t>(num_drafts)));
   const auto observe = [&](bool was_refused) {
-    if (rows.count == 1) return;
-    options.draft_source->observe(static_cast<std::int64_t>(sequence.id), rows.count - 1,
-                                  num_accepted, was_refused);
+    if (num_drafts == 0) return;
+    options.draft_source->observe(static_cast<std::int64_t>(sequence.id), num_drafts,
+                                  verifier.row(), was_refused);
   };
-  for (std::int64_t row = 0; row < rows.count; ++row) {
+  for (;;) {
+    const std::int64_t row = verifier.row();
     const std::int32_t token = chooser.choose(sequence, rows, row);
     const TokenVerdict verdict =
         sequence.on_token ? sequence.on_token(token) : TokenVerdict::kContinue;
     sequence.loop.observe(sequence.output());
     if (row > 0) counter.add_accepted(sequence);
-    const bool is_right =
-        row + 1 < rows.count && sequence.drafts[static_cast<std::size_t>(row)] == token;
-    if (is_right) ++num_accepted;
+    const bool is_accepted = verifier.accept(token);
     const std::optional<FinishReason> reason = find_finish_reason(sequence, verdict);
     if (reason.has_value()) {
-      observe(!is_right);
+      observe(!is_accepted);
       return complete(sequence, *reason);
     }
-    if (is_right) continue;
+    if (is_accepted) continue;
     observe(true);
     scheduler.append_tokens(to_sequence_id(sequence.id), row + 1);
-    break;
+    return std::nullopt;
   }
-  return std::nullopt;
 }
 
 std::optional<Completion> Engine::State::advance_beams(Sequence& sequence, std::span<float> rows) {
@@ -308,8 +274,11 @@ Engine::Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& opt
                 "engine: max_num_seqs and max_num_batched_tokens must be at least 1, found " +
                     std::to_string(smaller));
   }
-  if (options.max_drafts < 0 || (options.max_drafts > 0 && options.draft_source == nullptr)) {
+  const std::int32_t fewer = std::min(options.max_drafts, options.max_copied_tokens);
+  if (fewer < 0 || (most_drafts(options) > 0 && options.draft_source == nullptr)) {
     throw Error(ErrorCode::kUsage, "engine: max_drafts is " + std::to_string(options.max_drafts) +
+                                       " and max_copied_tokens " +
+                                       std::to_string(options.max_copied_tokens) +
                                        "; drafts need a source");
   }
   engine::validate(options.compression, decoder.spec(), stream.device());
@@ -369,7 +338,7 @@ std::vector<Completion> Engine::step() {
   if (idle()) return {};
   const Stopwatch stopwatch;
   State& state = *state_;
-  state.propose_drafts();
+  state.offers.offer(state.sequences, state.scheduler);
   const scheduler::StepPlan& plan = state.scheduler.plan();
   state.note_preemptions(plan);
   state.tiers.order_before_step();

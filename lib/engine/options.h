@@ -67,8 +67,16 @@ struct EngineOptions {
   // computed per sequence and step besides the known ones.
   drafts::DraftSource* draft_source = nullptr;
   std::int32_t max_drafts = 0;
+  // Drafts of a sequence in the step that ends its prompt: a caption that may be copied whole
+  // (DraftSource::propose_after_prompts()). Logits are reserved for so many more in a step.
+  std::int32_t max_copied_tokens = 0;
   // With topk-merge, requests neither use nor fill the prefix cache.
   CompressionOptions compression = {};
 };
+
+// The drafts of all sequences in one step.
+inline std::int64_t most_drafts(const EngineOptions& options) {
+  return std::int64_t{options.max_num_seqs} * options.max_drafts + options.max_copied_tokens;
+}
 
 }  // namespace caption::engine

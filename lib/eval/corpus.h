@@ -1,6 +1,7 @@
 // eval/corpus.h: reads captions and references from files and pairs them by clip.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -56,6 +57,12 @@ struct Captions {
 // Collects the errors of all lines and files of the inputs.
 class Problems {
  public:
+  // With `cancelled`, which must outlive this, reading throws Error(kCancelled) soon after it has
+  // become true.
+  explicit Problems(const std::atomic<bool>* cancelled = nullptr) : cancelled_(cancelled) {}
+
+  // Throws Error(kCancelled) if it is time to. Called between two lines or files.
+  void throw_if_cancelled() const;
   void add(std::string message);  // "refs.jsonl:12: why"
   std::int64_t count() const { return count_; }
   const std::vector<std::string>& shown() const { return shown_; }  // at most the first ten
@@ -65,6 +72,7 @@ class Problems {
 
  private:
   static constexpr std::size_t kMaxShown = 10;
+  const std::atomic<bool>* cancelled_;
   std::vector<std::string> shown_;
   std::int64_t count_ = 0;
 };

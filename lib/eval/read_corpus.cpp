@@ -159,6 +159,7 @@ References read_label_folder(const fs::path& root, std::string_view field, Probl
   References references;
   references.is_label_folder = true;
   for (const fs::path& path : label_files(root)) {
+    problems.throw_if_cancelled();
     try {
       references.entries.push_back(read_label(path, field));
     } catch (const Error& error) {
@@ -277,6 +278,11 @@ void Problems::add(std::string message) {
   ++count_;
 }
 
+void Problems::throw_if_cancelled() const {
+  if (cancelled_ == nullptr || !cancelled_->load()) return;
+  throw Error(ErrorCode::kCancelled, "reading captions was cancelled");
+}
+
 void Problems::throw_if_any() const {
   if (count_ == 0) return;
   if (count_ == 1) fail(shown_.front());
@@ -300,7 +306,7 @@ References read_references(const fs::path& path, std::string_view label_field, P
            (references.is_label_folder ? "label files (*.json)" : "lines of JSON"));
     }
   } catch (const Error& error) {
-    if (is_of_machine(error.code())) throw;
+    if (is_of_machine(error.code()) || error.code() == ErrorCode::kCancelled) throw;
     problems.add(error.what());
   }
   return references;
@@ -321,7 +327,7 @@ Captions read_captions(const fs::path& path, Problems& problems) {
       records.add(object, read_caption(object, line));
     });
   } catch (const Error& error) {
-    if (is_of_machine(error.code())) throw;
+    if (is_of_machine(error.code()) || error.code() == ErrorCode::kCancelled) throw;
     problems.add(error.what());
   }
   Captions captions = records.finish();

@@ -62,10 +62,13 @@ std::uint64_t topic_of(const Task& task) {
   return static_cast<std::uint64_t>(task.prompt) << 32 | static_cast<std::uint32_t>(task.adapter);
 }
 
-records::Speculation speculation_of(const drafts::DraftCounts& counts, std::int64_t num_tokens) {
+// A draft model that rested while the caption was written is named as well, with no drafts.
+records::Speculation speculation_of(const drafts::DraftCounts& counts, std::int64_t num_tokens,
+                                    bool has_model) {
   records::Speculation speculation{.steps = num_tokens - counts.further_tokens};
   for (std::size_t i = 0; i < counts.computed.size(); ++i) {
-    if (counts.computed[i] == 0) continue;
+    const bool rested = has_model && i == static_cast<std::size_t>(drafts::GuessSource::kModel);
+    if (counts.computed[i] == 0 && !rested) continue;
     speculation.sources.push_back(
         {.name = std::string(drafts::guess_source_name(static_cast<drafts::GuessSource>(i))),
          .computed = counts.computed[i],
@@ -125,6 +128,8 @@ engine::EngineOptions EngineStage::with_drafts(const Replica& replica,
   options.draft_source = &drafter_.emplace(how, shared_.archive, shared_.nearest,
                                            draft_decoder_.has_value() ? &*draft_decoder_ : nullptr);
   options.max_drafts = how.max_drafts;
+  options.max_copied_tokens = static_cast<std::int32_t>(drafts::most_copied_tokens(
+      how.method, options_.sampling.max_new_tokens, model_.decoder().spec().vocab));
   return options;
 }
 
@@ -288,7 +293,7 @@ void EngineStage::finish(engine::Completion completion) {
   record.output_tokens = std::ssize(completion.output_ids);
   record.first_token_ms = static_cast<double>(completion.first_token_us) / 1e3;
   if (drafter_ && options_.sampling.num_beams == 1) {  // beams have no drafts
-    record.speculation = speculation_of(drafts, record.output_tokens);
+    record.speculation = speculation_of(drafts, record.output_tokens, draft_decoder_.has_value());
   }
   record.logprobs = to_records(completion.logprobs, model_.tokenizer());
   // What is left of a cut caption; when nothing is, it has no character at all.

@@ -56,10 +56,11 @@ struct PlanInput {
   bool is_kv_cache_given = false;
   std::int64_t max_num_seqs = scheduler::kDefaultMaxSeqs;
   std::int64_t max_num_batched_tokens = scheduler::kDefaultMaxBatchedTokens;
-  std::int64_t max_drafts = 0;  // tokens that a step may guess for a sequence
+  std::int64_t max_drafts = 0;         // tokens that a step may guess for a sequence
+  std::int64_t max_copied_tokens = 0;  // tokens that a step may guess besides, after prompts
   // The most rows of logits in a step.
   std::int64_t num_logit_rows() const {
-    return std::min(max_num_seqs * (1 + max_drafts),
+    return std::min(max_num_seqs * (1 + max_drafts) + max_copied_tokens,
                     std::max(max_num_seqs, max_num_batched_tokens));
   }
   bool chunked_prefill = true;

@@ -29,6 +29,7 @@ void Scheduler::choose() {
     choose_decodes();
   }
   choose_prompts();
+  choose_prompt_drafts();
 }
 
 // Tokens of the budget that no running sequence needs for its known tokens.
@@ -41,7 +42,7 @@ std::int64_t Scheduler::spare_tokens() const {
 }
 
 void Scheduler::choose_decodes() {
-  std::int64_t spare = spare_tokens();
+  std::int64_t spare = std::min(spare_tokens(), options_.max_drafts_per_step);
   for (const Sequence* sequence : running_) {
     if (sequence->num_computable() != 1) continue;
     if (plan_.num_tokens + sequence->num_active > options_.max_num_batched_tokens) break;
@@ -51,12 +52,28 @@ void Scheduler::choose_decodes() {
   }
 }
 
+// Drafts after prompts use the tokens that are left when every sequence has its own.
+void Scheduler::choose_prompt_drafts() {
+  if (drafted_.empty()) return;
+  std::int64_t spare = options_.max_drafts_per_step;
+  for (const PlannedSequence& planned : plan_.sequences) spare -= planned.num_drafts;
+  spare = std::min(spare, options_.max_num_batched_tokens - plan_.num_tokens);
+  for (PlannedSequence& planned : plan_.sequences) {
+    const Sequence& sequence = find(planned.id);
+    const bool ends_prompt = planned.is_last_known && sequence.num_computable() > 1;
+    if (spare <= 0 || !ends_prompt || sequence.num_drafts == 0) continue;
+    planned.num_drafts = std::min(sequence.num_drafts, spare);
+    planned.num_tokens += planned.num_drafts;
+    plan_.num_tokens += planned.num_drafts;
+    spare -= planned.num_drafts;
+  }
+}
+
 // Returns whether any were offered.
 bool Scheduler::drop_drafts() {
-  bool had_drafts = false;
-  for (Sequence* sequence : running_) {
-    had_drafts |= std::exchange(sequence->num_drafts, 0) > 0;
-  }
+  const bool had_drafts = !drafted_.empty();
+  for (Sequence* sequence : drafted_) sequence->num_drafts = 0;
+  drafted_.clear();
   return had_drafts;
 }
 

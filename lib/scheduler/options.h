@@ -18,6 +18,8 @@ enum class PrefillMode {
 inline constexpr std::int32_t kDefaultMaxSeqs = 16;
 inline constexpr std::int32_t kDefaultMaxBatchedTokens = 2048;
 
+inline constexpr std::int64_t kNoDraftLimit = std::int64_t{1} << 40;
+
 struct SchedulerOptions {
   BatchMode mode = BatchMode::kContinuous;
   PrefillMode prefill = PrefillMode::kChunked;
@@ -27,6 +29,8 @@ struct SchedulerOptions {
   // Number of tokens that a token attends to, its own included: pages that no later token of a
   // sequence attends to are released. 0: all of them, no page is released.
   std::int64_t window_tokens = 0;
+  // Drafts of all sequences in one step; >= 0.
+  std::int64_t max_drafts_per_step = kNoDraftLimit;
   // Number of waiting steps that count as much as one level of priority; >= 1.
   std::int64_t ageing_steps = 4096;
 };

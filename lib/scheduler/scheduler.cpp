@@ -170,13 +170,38 @@ std::int64_t Scheduler::most_prompt_tokens() const {
 
 bool Scheduler::can_draft(SequenceId id) const {
   const Sequence& sequence = find(id);
-  return sequence.spec.num_branches == 1 && sequence.num_remaining() == 1 &&
+  return sequence.may_have_drafts() && sequence.num_remaining() == 1 &&
          sequence.num_computed >= sequence.spec.num_prompt_tokens;
 }
 
+std::span<const SequenceId> Scheduler::may_end_prompt() {
+  ending_.clear();
+  std::int64_t num_decoding = 0;
+  for (const Sequence* sequence : running_) {
+    if (sequence->num_computable() == 1) num_decoding += sequence->num_active;
+  }
+  const std::int64_t budget = options_.max_num_batched_tokens - num_decoding;
+  for (const Sequence* sequence : running_) {
+    const bool ends = sequence->num_remaining() > 0 && sequence->num_remaining() <= budget;
+    if (ends && sequence->may_have_drafts() && !can_draft(sequence->spec.id)) {
+      ending_.push_back(sequence->spec.id);
+    }
+  }
+  if (options_.mode == BatchMode::kStatic && !running_.empty()) return ending_;
+  std::int64_t num_taken = num_places();
+  for (const Sequence* sequence : waiting_) {
+    num_taken += sequence->spec.num_branches;
+    if (num_taken > options_.max_num_seqs) break;
+    if (sequence->may_have_drafts()) ending_.push_back(sequence->spec.id);
+  }
+  return ending_;
+}
+
 void Scheduler::propose(SequenceId id, std::int64_t num_drafts) {
-  CAPTION_CHECK(can_draft(id) && num_drafts >= 0, "scheduler: drafts before the last token");
   Sequence& sequence = find(id);
+  CAPTION_CHECK(sequence.may_have_drafts() && sequence.num_remaining() > 0 && num_drafts >= 0,
+                "scheduler: drafts of a sequence without a last token to compute");
+  if (sequence.num_drafts == 0 && num_drafts > 0) drafted_.push_back(&sequence);
   sequence.num_drafts = std::min(num_drafts, sequence.max_tokens() - sequence.num_known);
 }
 
@@ -219,6 +244,7 @@ void Scheduler::finish(SequenceId id) {
     leave_running(sequence);
     std::erase(running_, &sequence);
   }
+  std::erase(drafted_, &sequence);
   sequences_.erase(id);
 }
 
@@ -332,7 +358,6 @@ void Scheduler::leave_running(Sequence& sequence) {
   for (kv::PageTable& table : sequence.branches) table.clear();
   sequence.num_computed = 0;
   sequence.num_saved = 0;
-  sequence.num_drafts = 0;
   sequence.num_unverified = 0;
   sequence.shares_part = false;
   sequence.num_active = 1;

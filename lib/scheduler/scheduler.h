@@ -5,7 +5,7 @@
 //   plan()                   chooses the next step and allocates its pages
 //   commit()                 reports that the step has run: the planned tokens are in their pages
 //   shrink(id, slots)        reduces the slots of a fully computed prompt
-//   propose(id, drafts)      offers unverified tokens of a decoding sequence for the next step
+//   propose(id, drafts)      offers unverified tokens of a sequence for the next step
 //   append_tokens(id, n)     adds the n tokens chosen for a sequence whose tokens are all computed
 //   fork(id, parents)        adds the chosen token of each branch (beam) of a sequence
 //   finish(id)               removes the sequence and frees its pages at once
@@ -15,10 +15,11 @@
 // `ageing_steps` steps counts as much as one level of priority, so no sequence starves. A rank
 // never changes, not even by preemption.
 //
-// Drafts. A decoding sequence may have further tokens computed in a step, unverified ones, with
-// logits for each of them. Drafts use only tokens of the budget and pages that no other sequence
-// needs in the step. append_tokens() tells how many were right, and the next plan() releases the
-// slots of the others. They never reach the prefix cache.
+// Drafts. A sequence of which a step computes the last known token may have further tokens computed
+// in that step, unverified ones, with logits for each of them. Drafts use only tokens of the budget
+// and pages that no other sequence needs in the step; those of sequences that decode come before
+// those of sequences whose prompts end. append_tokens() tells how many were right, and the next
+// plan() releases the slots of the others. They never reach the prefix cache.
 //
 // Branches. A sequence with several branches computes its prompt once; the first fork() creates the
 // branches, which share their common pages: a shared page is copied when one of them writes to it.
@@ -170,10 +171,13 @@ class Scheduler {
   void shrink(SequenceId id, std::int64_t num_slots);
   // Whether the next step computes one token of the sequence, after its prompt, in one branch.
   bool can_draft(SequenceId id) const;
+  // Other sequences whose last known token the next step may compute: running ones, and waiting
+  // ones that may be admitted. Valid until the next call.
+  std::span<const SequenceId> may_end_prompt();
   // An upper bound of the prompt tokens that the next plan computes within the budget.
   std::int64_t most_prompt_tokens() const;
   // Offers `num_drafts` tokens for the next plan, which may take fewer, and forgets them then.
-  // Requires can_draft().
+  // Requires can_draft(), or that may_end_prompt() names the sequence.
   void propose(SequenceId id, std::int64_t num_drafts);
   // Adds `num_tokens` >= 1 tokens: the drafts of the last step that were right, and the one chosen
   // after them.
@@ -229,6 +233,7 @@ class Scheduler {
   std::int64_t spare_tokens() const;
   void choose_tokens(const Sequence& sequence, std::int64_t num_tokens,
                      std::int64_t num_drafts = 0);
+  void choose_prompt_drafts();
   bool drop_drafts();
   std::int64_t pages_short() const;
   // Defined in prefix.cpp.
@@ -251,6 +256,8 @@ class Scheduler {
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
   WaitingSet waiting_;
   std::vector<Sequence*> running_;  // in order of rank
+  std::vector<Sequence*> drafted_;  // sequences with drafts for the next plan
+  std::vector<SequenceId> ending_;  // result of the last may_end_prompt()
   // Pages with content hashes that a running sequence has yet to compute.
   std::unordered_map<Hash128, const Sequence*> in_work_;
   std::vector<kv::PageId> found_;  // result of the last find_prefix()

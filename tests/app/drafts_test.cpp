@@ -135,6 +135,9 @@ TEST_SUITE("app/drafts") {
       const Finished finished = caption(options);
       CHECK(finished.exit_code != 0);
       CHECK(finished.out.empty());
+      Arguments plan = {"plan", "--bandwidth", "100", "--flops", "1000"};
+      plan.insert(plan.end(), options.begin(), options.end());
+      CHECK(run_cli(plan).exit_code == finished.exit_code);
       return finished.err;
     };
     const auto says = [](const std::string& text, const std::string& part) {
@@ -156,6 +159,58 @@ TEST_SUITE("app/drafts") {
       const std::string preset = make_preset(folder.path() / "count.yaml",
                                              "  num_draft_tokens: " + std::string(count) + "\n");
       says(refusal({"--preset", preset, "--draft-model", small}), "expected 1 to 32");
+    }
+  }
+
+  TEST_CASE("the caption of a clip like another one is verified in the step that ends its prompt") {
+    const TemporaryFolder folder;
+    const std::vector<std::filesystem::path> samples = sample_videos();
+    constexpr std::size_t kNumFirst = 4;
+    REQUIRE(samples.size() >= kNumFirst);
+    Arguments clips;
+    for (const bool is_copy : {false, true}) {
+      for (std::size_t i = 0; i < kNumFirst; ++i) {
+        clips.push_back(samples[i].string());
+        if (!is_copy) continue;
+        // The same pictures in a file of other content: zeros after the end.
+        const std::filesystem::path copy =
+            folder.path() / ("copy-" + samples[i].filename().string());
+        write_text(copy, read_text(samples[i]) + std::string(64, '\0'));
+        clips.back() = copy.string();
+      }
+    }
+    const std::string preset = folder.path() / "always.yaml";
+    write_text(preset, "model: " + demo_model().string() +
+                           "\nspeculative:\n  method: archive\n  adaptive: false\n");
+    const auto caption_all = [&](Arguments options) {
+      options.insert(options.begin(), "run");
+      options.insert(options.end(), clips.begin(), clips.end());
+      const Finished finished = run_cli(options);
+      CHECK(finished.exit_code == 0);
+      return finished.out;
+    };
+    const std::vector<Arguments> settings = {
+        {"--max-num-seqs", "1"},
+        {"--max-num-seqs", "2", "--batching", "static", "--prefix-cache", "true"},
+        {"--max-num-seqs", "1", "--stop", "\xEB\x8B\xA4."}};
+    for (const Arguments& setting : settings) {
+      CAPTURE(setting);
+      const auto expected = captions_of(caption_all(setting));
+      Arguments options = setting;
+      options.insert(options.end(), {"--preset", preset});
+      const std::string out = caption_all(options);
+      CHECK(captions_of(out) == expected);
+      std::size_t num_verified = 0;
+      for (const records::Record& record : parse_records(out)) {
+        REQUIRE(record.speculation.has_value());
+        const bool is_copy = record.video.find("copy-") != std::string::npos;
+        if (is_copy && record.speculation->steps == 1) ++num_verified;
+        for (const records::Speculation::Source& source : record.speculation->sources) {
+          if (is_copy && source.name == "copy") CHECK(source.accepted == source.computed);
+        }
+      }
+      // A stop string ends a caption before its copied end.
+      CHECK(num_verified == kNumFirst);
     }
   }
 

@@ -86,6 +86,9 @@ TEST_SUITE("app/plan") {
         {"--num-beams", "4", "--temperature", "0.5"},
         {"--min-new-tokens", "200"},
         {"--kv-cache-dir", preset},
+        {"--drafts", "archive", "--draft-from", "no/such/file.jsonl"},
+        {"--drafts", "archive", "--draft-from", preset},
+        {"--drafts", "model", "--draft-model", "no/such/folder"},
     };
     const std::string video = sample_video("city-000-h264.mp4").string();
     const Environment nowhere = {
@@ -371,6 +374,11 @@ TEST_SUITE("app/bench") {
         {"bench", "--tower"},
         {"bench", "--tower", "--shape", "demo", "--sweep", "1"},
         {"bench", "--tower", "--shape", "qwen3-0.6b"},
+        {"bench", "--tower", "--shape", "demo", "--frames", "4"},
+        {"bench", "--shape", "demo", "--price", "drafts", "--draft-from", "x.jsonl", "--drafts",
+         "archive"},
+        {"bench", "--shape", "demo", "--price", "drafts", "--draft-model", "x", "--drafts",
+         "model"},
         {"plan", "--model", "qwen3-vl-2b", "--max-pixels", "4095"},
         {"plan", "--model", "demo", "--max-pixels", "4096"},
     };

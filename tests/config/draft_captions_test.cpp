@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -43,6 +44,31 @@ TEST_SUITE("config/draft_captions") {
     CHECK(earlier_captions(records) == Captions{"one"});
     CHECK(earlier_captions(references).empty());
     CHECK(earlier_captions(records + ".none").empty());
+  }
+
+  TEST_CASE("reading ends when the run is stopped") {
+    const std::string records =
+        file("stopped.jsonl", "{\"video\":\"a.mp4\",\"caption\":\"one\",\"status\":\"ok\"}\n");
+    const std::atomic<bool> stop = true;
+    Preset preset;
+    preset.speculative.method = DraftMethod::kArchive;
+    preset.speculative.draft_from = {records};
+    const auto code_of = [](const auto& read) {
+      try {
+        read();
+      } catch (const Error& error) {
+        return error.code();
+      }
+      return ErrorCode::kInternal;
+    };
+    CHECK(code_of([&] { draft_options(preset, &stop); }) == ErrorCode::kCancelled);
+    CHECK(code_of([&] { earlier_captions(records, &stop); }) == ErrorCode::kCancelled);
+    const std::filesystem::path labels = std::filesystem::path(CAPTION_TEST_TMP) / "stopped";
+    std::filesystem::create_directories(labels);
+    std::ofstream(labels / "a.json") << R"({"annotation":{"description_kr":"one"}})";
+    preset.speculative.draft_from = {labels.string()};
+    CHECK(draft_options(preset).known_captions == Captions{"one"});
+    CHECK(code_of([&] { draft_options(preset, &stop); }) == ErrorCode::kCancelled);
   }
 
   TEST_CASE("a broken file is named with its line, and a torn output is read up to there") {

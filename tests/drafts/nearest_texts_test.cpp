@@ -73,14 +73,17 @@ TEST_SUITE("drafts/nearest_texts") {
     texts.add(0, sketch_of(seen), Ids{});
     const auto found = texts.find(0, sketch_of(seen), 8);
     REQUIRE(found.size() == 2);
-    CHECK(*found[0] == Ids{10});
-    CHECK(*found[1] == Ids{13});
+    CHECK(*found[0].text == Ids{10});
+    CHECK(*found[1].text == Ids{13});
     REQUIRE(texts.find(0, sketch_of(seen), 1).size() == 1);
-    CHECK(*texts.find(0, sketch_of(seen), 1)[0] == Ids{10});
+    CHECK(*texts.find(0, sketch_of(seen), 1)[0].text == Ids{10});
     texts.add(0, sketch_of(seen), Ids{7, 8});
     const auto equal = texts.find(0, sketch_of(seen), 8);
     REQUIRE(equal.size() == 1);
-    CHECK(*equal[0] == Ids{7, 8});
+    CHECK(*equal[0].text == Ids{7, 8});
+    CHECK(equal[0].squared_distance == 0);
+    CHECK(found[0].squared_distance > 0);
+    CHECK(found[0].squared_distance < found[1].squared_distance);
   }
 
   TEST_CASE("what is near of random features is near in their sketches") {
@@ -98,7 +101,7 @@ TEST_SUITE("drafts/nearest_texts") {
           moved(things[static_cast<std::size_t>(i)], random_features(rng, 1000), 0.1F);
       const auto found = texts.find(5, sketch_of(near), 8);
       REQUIRE(found.size() == 1);
-      CHECK(*found[0] == Ids{i});
+      CHECK(*found[0].text == Ids{i});
     }
   }
 
@@ -113,9 +116,9 @@ TEST_SUITE("drafts/nearest_texts") {
       CHECK(texts.size_bytes() <= kBytes);
     }
     CHECK(texts.size_bytes() > kBytes / 2);
-    CHECK(*texts.find(0, sketch_of(first), 1).at(0) != Ids{-1});
+    CHECK(*texts.find(0, sketch_of(first), 1).at(0).text != Ids{-1});
     texts.add(0, sketch_of(first), Ids(kBytes, 1));  // could not be held alone
     CHECK(texts.size_bytes() <= kBytes);
-    CHECK(texts.find(0, sketch_of(first), 1).at(0)->size() < 60);
+    CHECK(texts.find(0, sketch_of(first), 1).at(0).text->size() < 60);
   }
 }

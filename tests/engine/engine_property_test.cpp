@@ -85,6 +85,9 @@ TEST_SUITE("engine/properties") {
         schedule.options.draft_source = &drafts;
         schedule.options.max_drafts = 1 + run % 5 + (run % 20 == 1 ? 30 : 0);
         drafts.longest = run % 20 == 1 ? 40 : 7;
+        schedule.options.max_copied_tokens = run % 4 == 1 ? 0 : 1 + run % 30;
+        drafts.longest_copy = 40;
+        if (run % 8 == 7) schedule.options.max_drafts = 0;
       }
       std::int64_t num_passed = 0;
       decoder.on_forward = [&](const testing::BatchArrays& batch) {

@@ -47,7 +47,9 @@ TEST_SUITE("pipeline/archive_filler") {
       ArchiveFiller filler(filling.model, std::vector<std::string>(count, caption), filling.archive,
                            filling.shared);
       if (count == 3) CHECK(filling.archive->num_tokens() == expected);
-      while (filling.archive->num_tokens() < expected) {
+      // The archive is looked at for 20 s at most, so that tokens that are lost fail the test.
+      constexpr int kMostWaits = 20'000;
+      for (int i = 0; i < kMostWaits && filling.archive->num_tokens() < expected; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
       CHECK(filling.archive->num_tokens() == expected);

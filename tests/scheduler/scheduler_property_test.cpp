@@ -230,19 +230,28 @@ class Simulation {
   std::int64_t num_refused() const { return num_refused_; }
   std::int64_t num_dropped() const { return num_dropped_; }
   std::int64_t num_contents() const { return num_contents_; }
+  std::int64_t num_after_prompts() const { return num_after_prompts_; }
   const PrefixStats& prefix_stats() const { return scheduler_.prefix_stats(); }
 
  private:
-  // Every draft is a token that nothing else has: a right one becomes part of the output.
   void offer_drafts() {
     const bool offers = uniform(4) != 0;
     for (auto& [id, sequence] : sequences_) {
       sequence.drafts.clear();
       if (!offers || !scheduler_.can_draft(id) || uniform(3) == 0) continue;
-      const std::int64_t count = uniform(uniform(8) == 0 ? 40 : 9);
-      for (std::int64_t i = 0; i < count; ++i) sequence.drafts.push_back(next_tag_++);
-      scheduler_.propose(id, count);
+      offer(id, uniform(uniform(8) == 0 ? 40 : 9));
     }
+    for (const SequenceId id : scheduler_.may_end_prompt()) {
+      expect(!scheduler_.can_draft(id), "a sequence decodes and ends its prompt");
+      if (offers && uniform(3) != 0) offer(id, uniform(40));
+    }
+  }
+
+  // Every draft is a token that nothing else has: a right one becomes part of the output.
+  void offer(SequenceId id, std::int64_t count) {
+    Expected& sequence = sequences_.at(id);
+    for (std::int64_t i = 0; i < count; ++i) sequence.drafts.push_back(next_tag_++);
+    scheduler_.propose(id, count);
   }
 
   // What the prefix cache finds under a hash holds the tokens that the hash stands for.
@@ -259,6 +268,7 @@ class Simulation {
     num_preemptions_ += std::ssize(plan.preempted);
     num_copies_ += std::ssize(plan.copies);
     std::int64_t num_tokens = 0;
+    std::int64_t num_drafts = 0;
     std::map<SequenceId, std::int32_t> num_branches;
     for (const PlannedSequence& planned : plan.sequences) {
       Expected& sequence = sequences_.at(planned.id);
@@ -276,6 +286,8 @@ class Simulation {
              "drafts that nobody offered, or beyond the longest output");
       expect(planned.num_drafts == 0 || plan.preempted.empty(), "pages of others went to drafts");
       num_dropped_ += std::ssize(sequence.drafts) - planned.num_drafts;
+      num_drafts += planned.num_drafts;
+      if (planned.num_tokens - planned.num_drafts > 1) num_after_prompts_ += planned.num_drafts;
       expect(planned.first_token == sequence.num_computed, "tokens skipped or computed twice");
       expect(end <= num_known, "unknown tokens planned");
       expect(planned.is_last_known == (end == num_known), "logits wanted of the wrong step");
@@ -303,6 +315,7 @@ class Simulation {
       expect(count == std::ssize(sequences_.at(id).outputs), "some of the branches run alone");
     }
     expect(num_tokens == plan.num_tokens, "the sum of the tokens is off");
+    expect(num_drafts <= options_.max_drafts_per_step, "more drafts than a step may have");
     expect(std::ssize(plan.sequences) <= options_.max_num_seqs, "too many sequences");
     expect(num_tokens <= options_.max_num_batched_tokens ||
                (options_.prefill == PrefillMode::kWhole && plan.sequences.size() == 1),
@@ -381,12 +394,13 @@ class Simulation {
   std::int64_t num_preemptions_ = 0;
   std::int64_t num_copies_ = 0;
   std::int64_t num_shrunk_ = 0;
-  std::int64_t num_parts_ = 0;     // found prefixes that end inside a page
-  std::int64_t num_released_ = 0;  // entries of released pages in all steps
-  std::int64_t num_accepted_ = 0;  // drafts
-  std::int64_t num_refused_ = 0;   // drafts that were computed and wrong
-  std::int64_t num_dropped_ = 0;   // drafts for which a step had no tokens or pages
-  std::int64_t num_contents_ = 0;  // pages found under a hash and compared
+  std::int64_t num_parts_ = 0;          // found prefixes that end inside a page
+  std::int64_t num_released_ = 0;       // entries of released pages in all steps
+  std::int64_t num_accepted_ = 0;       // drafts
+  std::int64_t num_refused_ = 0;        // drafts that were computed and wrong
+  std::int64_t num_dropped_ = 0;        // drafts for which a step had no tokens or pages
+  std::int64_t num_contents_ = 0;       // pages found under a hash and compared
+  std::int64_t num_after_prompts_ = 0;  // drafts in steps that end a prompt
 };
 
 SchedulerOptions random_options(std::mt19937_64& rng) {
@@ -396,6 +410,7 @@ SchedulerOptions random_options(std::mt19937_64& rng) {
   options.max_num_seqs = 1 + static_cast<std::int64_t>(rng() % 12);
   options.max_num_batched_tokens = 1 + static_cast<std::int64_t>(rng() % 70);
   options.ageing_steps = 1 + static_cast<std::int64_t>(rng() % 100);
+  if (rng() % 2 == 0) options.max_drafts_per_step = static_cast<std::int64_t>(rng() % 60);
   if (rng() % 3 == 0) options.window_tokens = 1 + static_cast<std::int64_t>(rng() % 60);
   return options;
 }
@@ -413,6 +428,7 @@ TEST_SUITE("scheduler/properties") {
     std::int64_t num_refused = 0;
     std::int64_t num_dropped = 0;
     std::int64_t num_contents = 0;
+    std::int64_t num_after_prompts = 0;
     PrefixStats prefix;
     for (unsigned seed = 0; seed < 500; ++seed) {
       CAPTURE(seed);
@@ -445,6 +461,7 @@ TEST_SUITE("scheduler/properties") {
       num_refused += simulation.num_refused();
       num_dropped += simulation.num_dropped();
       num_contents += simulation.num_contents();
+      num_after_prompts += simulation.num_after_prompts();
       prefix.hit_tokens += simulation.prefix_stats().hit_tokens;
       prefix.host_tokens += simulation.prefix_stats().host_tokens;
       prefix.disk_tokens += simulation.prefix_stats().disk_tokens;
@@ -460,13 +477,15 @@ TEST_SUITE("scheduler/properties") {
     CHECK(num_refused > 100'000);
     CHECK(num_dropped > 10'000);
     CHECK(num_contents > 100'000);
+    CHECK(num_after_prompts > 100'000);
     CHECK(prefix.hit_tokens > 100'000);
     CHECK(prefix.host_tokens > 10'000);
     CHECK(prefix.disk_tokens > 10'000);
     MESSAGE("preemptions ", num_preemptions, ", copies ", num_copies, ", prefix hits ",
             prefix.hit_tokens, " tokens, of these from memory ", prefix.host_tokens, ", from disk ",
             prefix.disk_tokens, ", drafts accepted ", num_accepted, ", refused ", num_refused,
-            ", dropped ", num_dropped, ", hashed pages compared ", num_contents);
+            ", dropped ", num_dropped, ", computed after prompts ", num_after_prompts,
+            ", hashed pages compared ", num_contents);
   }
 
   TEST_CASE("ten thousand queued sequences finish") {

@@ -162,18 +162,87 @@ TEST_SUITE("scheduler/scheduler") {
     scheduler.submit(spec(2, 30, 4));
     scheduler.propose(SequenceId{1}, 4);
     CHECK_FALSE(scheduler.can_draft(SequenceId{2}));
-    CHECK_THROWS_AS(scheduler.propose(SequenceId{2}, 1), Error);
+    scheduler.propose(SequenceId{2}, 1);  // the step does not end its prompt
     StepPlan plan = scheduler.plan();
     REQUIRE(plan.sequences.size() == 2);
     CHECK(plan.sequences[0].num_drafts == 0);
     CHECK(plan.sequences[1].num_tokens == 7);
+    CHECK(plan.sequences[1].num_drafts == 0);
     scheduler.commit();
+    CHECK_THROWS_AS(scheduler.propose(SequenceId{1}, 1), Error);  // its next token is not known
     scheduler.append_tokens(SequenceId{1});
     scheduler.finish(SequenceId{2});
     scheduler.propose(SequenceId{1}, 4);  // the sequence has 6 tokens of at most 6
     plan = scheduler.plan();
     CHECK(plan.sequences[0].num_drafts == 0);
     scheduler.check_invariants();
+  }
+
+  TEST_CASE("a step that ends a prompt takes drafts where tokens, pages and the limit are left") {
+    struct Case {
+      const char* name;
+      SchedulerOptions options;
+      std::int64_t num_pages;
+      std::int64_t num_drafts;  // of 40 that are offered after a prompt of 30 tokens
+    };
+    const Case cases[] = {
+        {"plenty", {}, 8, 40},
+        {"few tokens", {.max_num_batched_tokens = 42}, 8, 12},
+        {"no tokens", {.max_num_batched_tokens = 30}, 8, 0},
+        {"few drafts", {.max_drafts_per_step = 9}, 8, 9},
+        {"few pages", {}, 5, 40},  // the sequence alone needs five
+        {"whole prompts", {.prefill = PrefillMode::kWhole, .max_num_batched_tokens = 35}, 8, 5},
+        {"a whole prompt above the budget",
+         {.prefill = PrefillMode::kWhole, .max_num_batched_tokens = 20},
+         8,
+         0},
+        {"static", {.mode = BatchMode::kStatic}, 8, 40},
+    };
+    for (const Case& c : cases) {
+      CAPTURE(std::string(c.name));
+      kv::PagePool pool(c.num_pages);
+      Scheduler scheduler(c.options, pool);
+      scheduler.submit(spec(1, 30, 50));
+      REQUIRE(scheduler.may_end_prompt().size() == 1);
+      CHECK_FALSE(scheduler.can_draft(SequenceId{1}));
+      scheduler.propose(SequenceId{1}, 40);
+      const StepPlan plan = scheduler.plan();
+      REQUIRE(plan.sequences.size() == 1);
+      CHECK(plan.sequences[0].num_drafts == c.num_drafts);
+      CHECK(plan.sequences[0].num_tokens == 30 + c.num_drafts);
+      CHECK(plan.sequences[0].num_logits() == 1 + c.num_drafts);
+      scheduler.commit();
+      scheduler.append_tokens(SequenceId{1}, 1 + c.num_drafts / 2);
+      scheduler.plan();
+      CHECK(pool.num_used() == kv::pages_for_tokens(31 + c.num_drafts / 2));
+      scheduler.check_invariants();
+    }
+  }
+
+  TEST_CASE("only what may end in the next step is asked for drafts after prompts") {
+    kv::PagePool pool(64);
+    Scheduler scheduler({.max_num_seqs = 3, .max_num_batched_tokens = 20}, pool);
+    const auto ids = [&] {
+      std::vector<std::int64_t> found;
+      for (const SequenceId id : scheduler.may_end_prompt()) {
+        found.push_back(static_cast<std::int64_t>(id));
+      }
+      return found;
+    };
+    SequenceSpec compressed = spec(2, 10, 8);
+    compressed.prompt_end = PromptEnd::kOwnStep;
+    SequenceSpec beams = spec(3, 10, 8);
+    beams.num_branches = 2;
+    for (const SequenceSpec& one :
+         {spec(1, 30, 8), compressed, spec(4, 10, 8), beams, spec(5, 4, 8)}) {
+      scheduler.submit(one);
+    }
+    CHECK(ids() == std::vector<std::int64_t>{1, 4});  // the others have no drafts or no place
+    CHECK(run_step(scheduler) == Rows{{1, 20}});
+    CHECK(ids() == std::vector<std::int64_t>{1, 4});  // ten tokens of 1 are left
+    CHECK(run_step(scheduler) == Rows{{1, 10}, {2, 10}});
+    CHECK(ids() == std::vector<std::int64_t>{4});
+    CHECK(scheduler.can_draft(SequenceId{1}));
   }
 
   TEST_CASE("says where a chunk starts and when its logits are wanted") {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "sampling/logprobs.h"
 #include "sampling/loop_detector.h"
 #include "sampling/sampling_params.h"
+#include "scheduler/scheduler.h"
 #include "tensor/tensor.h"
 
 namespace caption::engine {
@@ -67,5 +69,15 @@ struct Sequence {
     return beams.has_value() ? beams->running(branch) : std::span<const std::int32_t>(tokens);
   }
 };
+
+using Sequences = std::unordered_map<RequestId, std::unique_ptr<Sequence>>;
+
+// The scheduler's number of a request, and back.
+inline scheduler::SequenceId to_sequence_id(RequestId id) {
+  return scheduler::SequenceId{static_cast<std::int64_t>(id)};
+}
+inline RequestId to_request_id(scheduler::SequenceId id) {
+  return RequestId{static_cast<std::int64_t>(id)};
+}
 
 }  // namespace caption::engine

@@ -15,7 +15,7 @@ std::int64_t most_step_tokens(const EngineOptions& options, std::int64_t num_pag
 
 // Every row of logits belongs to a token of the step.
 std::int64_t most_logit_rows(const EngineOptions& options) {
-  return std::min<std::int64_t>(std::int64_t{options.max_num_seqs} * (1 + options.max_drafts),
+  return std::min<std::int64_t>(options.max_num_seqs + most_drafts(options),
                                 std::max(options.max_num_batched_tokens, options.max_num_seqs));
 }
 
@@ -38,7 +38,7 @@ StepRunner::StepRunner(model::Decoder& decoder, Stream& stream, const EngineOpti
                         .max_sequences = options.max_num_seqs + (has_graphs_ ? 1 : 0),
                         .max_pages = most_sequence_pages(decoder, num_pages),
                         .max_logit_rows = most_logit_rows(options),
-                        .max_drafts = options.max_drafts}),
+                        .max_drafts = std::max(options.max_drafts, options.max_copied_tokens)}),
       graphs_(std::min(most_step_tokens(options, num_pages), most_logit_rows(options)),
               most_sequence_pages(decoder, num_pages)),
       logits_(stream.device(), DType::kF32, {most_logit_rows(options), decoder.spec().vocab}),

@@ -32,6 +32,7 @@ void for_each_line_of(std::string_view rest, const std::string& input, Problems&
                       const std::function<void(const Line&)>& visit) {
   rest = require_utf8_text(rest, input);
   for (std::size_t number = 1; !rest.empty(); ++number) {
+    problems.throw_if_cancelled();
     const std::size_t newline = rest.find('\n');
     std::string_view text = rest.substr(0, newline);
     rest.remove_prefix(newline == std::string_view::npos ? rest.size() : newline + 1);

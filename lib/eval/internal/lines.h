@@ -25,7 +25,8 @@ std::string_view require_utf8_text(std::string_view text, const std::string& nam
 
 // Calls `visit` for every line that is not blank. An Error thrown by `visit` and a line above 16
 // MiB are added to `problems`, and reading continues with the next line. Throws
-// Error(kBadReference) when the file cannot be read or is in UTF-16, Error(kIo | kOutOfMemory).
+// Error(kBadReference) when the file cannot be read or is in UTF-16, Error(kIo | kOutOfMemory), and
+// as Problems::throw_if_cancelled().
 void for_each_line(const std::filesystem::path& path, Problems& problems,
                    const std::function<void(const Line&)>& visit);
 

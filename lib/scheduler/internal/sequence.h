@@ -38,6 +38,12 @@ struct Scheduler::Sequence {
   bool ends_in_shared_part() const {
     return shares_part && num_computed == spec.prompt_part.num_tokens;
   }
+  // Whether a step that computes the last known token may compute drafts after it.
+  bool may_have_drafts() const {
+    const bool stops =
+        spec.prompt_end == PromptEnd::kOwnStep && num_computed < spec.num_prompt_tokens;
+    return spec.num_branches == 1 && !stops;
+  }
   bool is_forked() const { return num_active > 1; }
   const kv::PageTable& table() const { return branches.front(); }
   kv::PageTable& table() { return branches.front(); }
