@@ -41,6 +41,7 @@ std::string_view guess_source_name(GuessSource source) {
     case GuessSource::kRepetition: return "ngram";
     case GuessSource::kNearest: return "nearest";
     case GuessSource::kModel: return "model";
+    case GuessSource::kSelf: return "self";
   }
   return "";
 }

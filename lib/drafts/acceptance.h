@@ -9,9 +9,9 @@
 
 namespace caption::drafts {
 
-enum class GuessSource { kArchive, kRepetition, kNearest, kModel };
-inline constexpr int kNumGuessSources = 4;
-// "archive", "ngram", "nearest", "model"
+enum class GuessSource { kArchive, kRepetition, kNearest, kModel, kSelf };
+inline constexpr int kNumGuessSources = 5;
+// "archive", "ngram", "nearest", "model", "self"
 std::string_view guess_source_name(GuessSource source);
 
 // Estimates, from the outcomes of earlier drafts, the probability that a guess is right when those

@@ -14,6 +14,8 @@ namespace caption::engine {
 
 using scheduler::BatchMode;
 
+class SelfDraft;
+
 enum class PrefixCache {
   kOff,
   kOn,  // equal prefixes are computed once; the least recently used are evicted
@@ -67,6 +69,9 @@ struct EngineOptions {
   // computed per sequence and step besides the known ones.
   drafts::DraftSource* draft_source = nullptr;
   std::int32_t max_drafts = 0;
+  // The engine's own decoder as the draft source's model (engine/self_draft.h): borrowed, or null.
+  // It has num_guess_pages() pages besides kv_cache_bytes. Not with compressed attention.
+  SelfDraft* self_draft = nullptr;
   // With topk-merge, requests neither use nor fill the prefix cache.
   CompressionOptions compression = {};
 };

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -23,7 +24,6 @@ namespace {
 constexpr std::int64_t kKvHeads = 2;
 constexpr std::int64_t kHeadDim = 4;
 constexpr std::int64_t kRowWidth = kKvHeads * kHeadDim;  // the bytes of a hash, one number per byte
-constexpr std::int64_t kLayers = 2;
 constexpr std::uint64_t kPoison = 0xDEADBEEFCAFEF00D;
 
 // The finaliser of MurmurHash3: any change of the input changes about half of the output bits.
@@ -82,6 +82,14 @@ std::uint64_t extend_context(std::uint64_t context, std::uint64_t token_hash) {
   return mix(context * 31 + token_hash);
 }
 
+std::vector<std::size_t> computed_layers(const testing::BatchArrays& batch,
+                                         const model::KvPages& kv) {
+  if (!batch.layers.empty()) return {batch.layers.begin(), batch.layers.end()};
+  std::vector<std::size_t> all(kv.k.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
 void fill_logits(std::uint64_t context, std::span<float> logits) {
   for (std::size_t id = 0; id < logits.size(); ++id) {
     logits[id] = static_cast<float>(mix(context + id) >> 40) * 0x1p-21F - 4.0F;  // [-4, 4)
@@ -91,8 +99,9 @@ void fill_logits(std::uint64_t context, std::span<float> logits) {
 
 }  // namespace
 
-FakeDecoder::FakeDecoder(std::int64_t max_positions, std::vector<std::int64_t> windows)
-    : spec_{.num_layers = kLayers,
+FakeDecoder::FakeDecoder(std::int64_t max_positions, std::vector<std::int64_t> windows,
+                         std::int64_t num_layers)
+    : spec_{.num_layers = num_layers,
             .hidden = kFakeHidden,
             .num_heads = kKvHeads,
             .num_kv_heads = kKvHeads,
@@ -100,6 +109,10 @@ FakeDecoder::FakeDecoder(std::int64_t max_positions, std::vector<std::int64_t> w
             .vocab = kFakeVocab,
             .max_positions = max_positions,
             .windows = std::move(windows)} {}
+
+std::int64_t FakeDecoder::step_weight_bytes(std::span<const std::int32_t> layers) const {
+  return 1 + std::ssize(layers);
+}
 
 void FakeDecoder::reserve(std::int64_t, std::int64_t) {}
 
@@ -152,7 +165,7 @@ void FakeDecoder::write_tokens(const testing::BatchArrays& batch, const model::K
         row_in_piece = 0;
       }
     }
-    for (std::size_t layer = 0; layer < kv.k.size(); ++layer) {
+    for (const std::size_t layer : computed_layers(batch, kv)) {
       const auto number = static_cast<std::int64_t>(layer);
       store(kv.k[layer], batch.slots[t], salt(hash, number, false));
       store(kv.v[layer], batch.slots[t], salt(hash, number, true));
@@ -177,13 +190,19 @@ void FakeDecoder::write_logits(const testing::BatchArrays& batch, const model::K
     CAPTION_CHECK(page >= 0, "fake decoder: an unused page is read");
     const std::int64_t slot = page * kv.page_tokens + p % kv.page_tokens;
     const std::uint64_t hash = salt(load(kv.k[0], slot), 0, false);
-    for (std::size_t layer = 0; layer < kv.k.size(); ++layer) {
+    for (const std::size_t layer : computed_layers(batch, kv)) {
       const auto number = static_cast<std::int64_t>(layer);
       CAPTION_CHECK(salt(load(kv.k[layer], slot), number, false) == hash &&
                         salt(load(kv.v[layer], slot), number, true) == hash,
                     "fake decoder: layers, or K and V, hold different tokens");
     }
     context = extend_context(context, hash);
+  }
+  for (std::size_t layer = 0; layer < kv.k.size(); ++layer) {
+    const std::uint64_t drawn = mix(context + layer) % 100;
+    const bool is_left_out =
+        !batch.layers.empty() && std::count(batch.layers.begin(), batch.layers.end(), layer) == 0;
+    if (is_left_out && drawn < percent_changed.at(layer)) context = mix(context);
   }
   fill_logits(context, logits);
 }
@@ -312,10 +331,10 @@ std::vector<Completion> run_until_idle(Engine& engine) {
   return completions;
 }
 
-EngineOptions options_with_pages(std::int64_t num_pages, DType dtype) {
+EngineOptions options_with_pages(std::int64_t num_pages, DType dtype, std::int64_t num_layers) {
   EngineOptions options;
   options.kv_dtype = dtype;
-  options.kv_cache_bytes = num_pages * 2 * kLayers * kv::kPageTokens * kRowWidth *
+  options.kv_cache_bytes = num_pages * 2 * num_layers * kv::kPageTokens * kRowWidth *
                            static_cast<std::int64_t>(dtype_size_bytes(dtype));
   return options;
 }
