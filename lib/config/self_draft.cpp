@@ -50,16 +50,17 @@ KeptLayers parse(const std::string& text, const std::string& name) {
   KeptLayers kept{.model_hash = *hash,
                   .num_layers = root.require_int("layers", 1, kMostLayers),
                   .left_out = {}};
-  std::int64_t last = 0;  // the first layer and the last one always stay
+  std::int64_t last = -1;
   for (const std::int64_t layer : root.get_ints("left_out")) {
-    if (layer <= last || layer + 1 >= kept.num_layers) {
+    if (layer <= last || layer >= kept.num_layers) {
       fail(name, "left_out has the layer " + std::to_string(layer) + " after " +
-                     std::to_string(last) + "; expected ascending ones from 1 to " +
-                     std::to_string(kept.num_layers - 2));
+                     std::to_string(last) + "; expected ascending ones from 0 to " +
+                     std::to_string(kept.num_layers - 1));
     }
     last = layer;
     kept.left_out.layers.push_back(static_cast<std::int32_t>(layer));
   }
+  if (std::ssize(kept.left_out.layers) == kept.num_layers) fail(name, "left_out has all layers");
   if (!root.has("left_out")) fail(name, "the key left_out is missing");
   kept.left_out.acceptance = require_number(root, "acceptance", 0, 1);
   kept.left_out.cost = require_number(root, "cost", 0, 1);

@@ -23,8 +23,8 @@ struct KeptLayers {
   drafts::LeftOutLayers left_out;
 };
 
-// Throws Error(kBadPreset), naming the file and what is wrong in it, for a file that is broken or
-// names layers other than the inner ones of its decoder; kIo.
+// Throws Error(kBadPreset), naming the file and what is wrong in it, for a file that is broken,
+// or leaves out all layers or such as the decoder has not; kIo.
 KeptLayers read_layers(const std::filesystem::path& path);
 // Makes the file's folder and replaces the file. Throws as write_file_atomically().
 void write_layers(const KeptLayers& layers, const std::filesystem::path& path);

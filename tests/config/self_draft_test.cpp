@@ -70,9 +70,10 @@ TEST_SUITE("config/self_draft") {
     says(R"({"self_draft":2})", "this version reads 1");
     says(file_with("ab", "6", "[1]"), "64 hexadecimal digits");
     says(file_with(kHash, "0", "[]"), "layers");
-    for (const char* const left_out : {"[0]", "[5]", "[6]", "[3,1]", "[2,2]", "[-1]"}) {
-      says(file_with(kHash, "6", left_out), "expected ascending ones from 1 to 4");
+    for (const char* const left_out : {"[6]", "[3,1]", "[2,2]", "[-1]"}) {
+      says(file_with(kHash, "6", left_out), "expected ascending ones from 0 to 5");
     }
+    says(file_with(kHash, "2", "[0,1]"), "all layers");
     says(file_with(kHash, "6", "\"all\""), "left_out");
     says(R"({"self_draft":1,"model_hash":")" + kHash + R"(","layers":6})", "left_out is missing");
     std::string no_gain = file_with(kHash, "6", "[1]");

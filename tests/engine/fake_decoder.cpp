@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -82,12 +81,9 @@ std::uint64_t extend_context(std::uint64_t context, std::uint64_t token_hash) {
   return mix(context * 31 + token_hash);
 }
 
-std::vector<std::size_t> computed_layers(const testing::BatchArrays& batch,
-                                         const model::KvPages& kv) {
-  if (!batch.layers.empty()) return {batch.layers.begin(), batch.layers.end()};
-  std::vector<std::size_t> all(kv.k.size());
-  std::iota(all.begin(), all.end(), std::size_t{0});
-  return all;
+bool computes(const testing::BatchArrays& batch, std::size_t layer) {
+  return batch.layers.empty() ||
+         std::count(batch.layers.begin(), batch.layers.end(), static_cast<std::int32_t>(layer)) > 0;
 }
 
 void fill_logits(std::uint64_t context, std::span<float> logits) {
@@ -165,7 +161,8 @@ void FakeDecoder::write_tokens(const testing::BatchArrays& batch, const model::K
         row_in_piece = 0;
       }
     }
-    for (const std::size_t layer : computed_layers(batch, kv)) {
+    for (std::size_t layer = 0; layer < kv.k.size(); ++layer) {
+      if (!computes(batch, layer)) continue;
       const auto number = static_cast<std::int64_t>(layer);
       store(kv.k[layer], batch.slots[t], salt(hash, number, false));
       store(kv.v[layer], batch.slots[t], salt(hash, number, true));
@@ -190,7 +187,8 @@ void FakeDecoder::write_logits(const testing::BatchArrays& batch, const model::K
     CAPTION_CHECK(page >= 0, "fake decoder: an unused page is read");
     const std::int64_t slot = page * kv.page_tokens + p % kv.page_tokens;
     const std::uint64_t hash = salt(load(kv.k[0], slot), 0, false);
-    for (const std::size_t layer : computed_layers(batch, kv)) {
+    for (std::size_t layer = 0; layer < kv.k.size(); ++layer) {
+      if (!computes(batch, layer)) continue;
       const auto number = static_cast<std::int64_t>(layer);
       CAPTION_CHECK(salt(load(kv.k[layer], slot), number, false) == hash &&
                         salt(load(kv.v[layer], slot), number, true) == hash,
@@ -199,10 +197,8 @@ void FakeDecoder::write_logits(const testing::BatchArrays& batch, const model::K
     context = extend_context(context, hash);
   }
   for (std::size_t layer = 0; layer < kv.k.size(); ++layer) {
-    const std::uint64_t drawn = mix(context + layer) % 100;
-    const bool is_left_out =
-        !batch.layers.empty() && std::count(batch.layers.begin(), batch.layers.end(), layer) == 0;
-    if (is_left_out && drawn < percent_changed.at(layer)) context = mix(context);
+    if (computes(batch, layer)) continue;
+    if (mix(context + layer) % 100 < percent_changed.at(layer)) context = mix(context);
   }
   fill_logits(context, logits);
 }
