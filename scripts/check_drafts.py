@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that drafts change no record: captions, statuses and log-probabilities, bit for bit as they are written.
 
-Captions the videos in every setting below, each time in another random order, with `--drafts none`, `ngram` and
-`archive`, greedy and drawn, and compares every record with that of the same video in the first run without drafts:
+Captions the videos in every setting below, each time in another random order, with `--drafts none`, `ngram`, `archive`,
+`model` (--draft-model, or the model itself) and `self` (without the layers --left-out), greedy and drawn, and compares every record with that of the same video in the first run without drafts:
 all keys but `timing_ms` and `speculation`, which tell what the run cost. One setting has so few KV pages that running
 captions are preempted. Every guess is computed, up to eight a step, whether it pays or not, so that the test does not
 depend on the machine. Vision tokens and prompt pages are kept in a folder between runs, so that a run costs little more
@@ -15,6 +15,7 @@ import argparse
 import json
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ SETTINGS = {
     "static, 16 at a time": ["--batching", "static", "--max-num-seqs", "16"],
     "static, 1 at a time": ["--batching", "static", "--max-num-seqs", "1"],
 }
-METHODS = ("none", "ngram", "archive")
+METHODS = ("none", "ngram", "archive", "model", "self")
 PRESET = """model: {model}
 engine:
   prefix_cache: true
@@ -56,6 +57,21 @@ def run(args, videos, options, folder):
         sys.exit(f"check_drafts: exit code {finished.returncode} of: {' '.join(command)}\n{finished.stderr.decode()}")
     records = [json.loads(line) for line in finished.stdout.decode().splitlines()]
     return {record["video"]: record for record in records}, time.monotonic() - begin
+
+
+def leave_out_layers(args, videos, folder):
+    """Makes `folder` / "model", a copy whose self-drafts leave out args.left_out, whether that pays or not."""
+    model = folder / "model"
+    shutil.copytree(args.model, model)
+    kept = model / "self-draft.json"
+    kept.unlink(missing_ok=True)
+    run(args, videos[:16], ["--model", str(model), "--drafts", "self"], folder)  # searches, and names the model's hash
+    if not kept.exists():
+        sys.exit(f"check_drafts: no layers were found on {len(videos[:16])} videos; give more, or longer captions")
+    found = json.loads(kept.read_text())
+    found["left_out"] = [int(layer) for layer in args.left_out.split(",")]
+    kept.write_text(json.dumps(found))
+    return model
 
 
 def compared(record):
@@ -87,6 +103,9 @@ def main():
     parser.add_argument("--cli", required=True, help="path of caption-cli")
     parser.add_argument("--videos", required=True, type=pathlib.Path, help="folder")
     parser.add_argument("--model", default="samples/demo-model")
+    parser.add_argument("--draft-model", help="of the method model; without it the model itself")
+    parser.add_argument("--left-out", default="1", help="the layers, separated by commas, of the method self")
+    parser.add_argument("--methods", default=",".join(METHODS), help="some of them, separated by commas")
     parser.add_argument("--limit", type=int, help="only so many of the videos")
     parser.add_argument("--few-pages-bytes", type=int, default=1_500_000, help="KV cache of the setting with few pages")
     parser.add_argument("--options", default="", help="further options of every run, in one argument")
@@ -99,15 +118,19 @@ def main():
     num_different = 0
     with tempfile.TemporaryDirectory() as temporary:
         (pathlib.Path(temporary) / "preset.yaml").write_text(PRESET.format(model=args.model))
+        methods = args.methods.split(",")
+        extra = {"model": ["--draft-model", args.draft_model or args.model]}
+        if "self" in methods:
+            extra["self"] = ["--model", str(leave_out_layers(args, videos, pathlib.Path(temporary)))]
         for generation, generation_options in GENERATIONS.items():
             expected = None
             for setting, setting_options in SETTINGS.items():
                 if setting_options[-1] == "--kv-cache-bytes":
                     setting_options = [*setting_options, str(args.few_pages_bytes)]
-                for method in METHODS:
+                for method in methods:
                     order = videos[:]
                     shuffled.shuffle(order)
-                    options = [*generation_options, *setting_options, "--drafts", method]
+                    options = [*generation_options, *setting_options, "--drafts", method, *extra.get(method, [])]
                     records, seconds = run(args, order, options, pathlib.Path(temporary))
                     expected = expected or records
                     different = [video for video in expected

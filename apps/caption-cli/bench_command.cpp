@@ -27,6 +27,7 @@
 #include "bench/tower_bench.h"
 #include "bench/workload.h"
 #include "bench_device.h"
+#include "bench_drafts.h"
 #include "bench_flags.h"
 #include "bench_steps.h"
 #include "bench_videos.h"
@@ -80,8 +81,12 @@ Subject open_random(const BenchDevice& device, const std::string& name,
   log_info("bench", "making random weights of " + name);
   ThreadPool pool(context.num_threads);
   Stream stream(context, pool);
-  subject.random = model::make_random_decoder(stream, subject.shape, format,
-                                              static_cast<std::uint64_t>(preset.generation.seed));
+  std::vector<std::int32_t> faint;
+  if (preset.speculative.method == config::DraftMethod::kSelf) {
+    faint = faint_layers(subject.shape.num_layers);
+  }
+  subject.random = model::make_random_decoder(
+      stream, subject.shape, format, static_cast<std::uint64_t>(preset.generation.seed), faint);
   return subject;
 }
 
@@ -232,13 +237,23 @@ int run_planted_drafts(const BenchDevice& device, const BenchFlags& flags,
   options.repeat = flags.repeat;
   options.seed = static_cast<std::uint64_t>(preset.generation.seed);
   options.on_run = [](const std::string& what) { log_info("bench", what); };
-  ThreadPool pool(device.context.num_threads);
-  Stream stream(device.context, pool);
-  const std::vector<bench::DraftRow> rows = bench::bench_drafts(subject.decoder(), stream, options);
   const std::string what =
       subject.name + "; " +
       std::string(weights::describe(config::weight_format(preset.quantization))) + " weights, " +
       std::string(dtype_name(options.engine.kv_dtype)) + " KV, " + device.description;
+  const config::DraftMethod method = preset.speculative.method;
+  if (method == config::DraftMethod::kSelf || method == config::DraftMethod::kModel) {
+    return bench_drafts_of_model({.device = device,
+                                  .preset = preset,
+                                  .decoder = subject.decoder(),
+                                  .weight_bytes = subject.weight_bytes,
+                                  .description = what,
+                                  .json = flags.json},
+                                 std::move(options));
+  }
+  ThreadPool pool(device.context.num_threads);
+  Stream stream(device.context, pool);
+  const std::vector<bench::DraftRow> rows = bench::bench_drafts(subject.decoder(), stream, options);
   if (flags.json != "-") std::cout << bench::to_table(what, rows);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(what, rows));
   return kExitOk;

@@ -24,6 +24,7 @@
 #include "config/generation_defaults.h"
 #include "config/pipeline_options.h"
 #include "config/resolve.h"
+#include "config/self_draft.h"
 #include "dry_run.h"
 #include "environment.h"
 #include "exit_codes.h"
@@ -334,6 +335,7 @@ int run(const RunFlags& flags, const Globals& globals) {
                     .num_lead_tokens = count_lead_tokens(*model, options)});
   }
   add_captions_of_output(flags.output, stop, options.drafts);
+  options.drafts.layers = config::open_layer_choice(loaded, *model, model_hash);
   const Replicas replicas({.loaded = loaded,
                            .machine = machine,
                            .contexts = contexts,

@@ -28,6 +28,7 @@ class JsonWriter {
   JsonWriter& add(std::string_view key, const char* value) { return write(key, json_quote(value)); }
   JsonWriter& add(std::string_view key, bool value) { return write(key, value ? "true" : "false"); }
   JsonWriter& add_item(std::string_view value) { return append(json_quote(value)); }
+  JsonWriter& add_item(std::int64_t value) { return append(std::to_string(value)); }
 
   const std::string& text() const { return text_; }
 

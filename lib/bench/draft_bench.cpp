@@ -6,57 +6,20 @@
 #include <span>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/figures.h"
 #include "base/json_writer.h"
 #include "base/math.h"
+#include "bench/internal/decoding.h"
 #include "bench/workload.h"
 #include "drafts/drafter.h"
 
 namespace caption::bench {
 namespace {
 
-using Ids = std::vector<std::int32_t>;
-
 constexpr std::int64_t kArchiveBytes = 64LL << 20;
 constexpr std::size_t kContext = 2;  // tokens of a text before the one that it goes on from
-
-// Decoding of all sequences together, from the last prompt's end to the first output's end.
-struct Decoding {
-  double seconds = 0;
-  std::int64_t num_tokens = 0;
-  std::int64_t num_accepted = 0;
-  std::vector<Ids> outputs;  // whole, in the order of submission
-};
-
-Decoding run(engine::Engine& engine, std::vector<engine::Request> requests) {
-  std::int64_t prompt_tokens = engine.stats().prefill_tokens;
-  for (const engine::Request& request : requests) prompt_tokens += std::ssize(request.prompt_ids);
-  for (engine::Request& request : requests) engine.submit(std::move(request));
-  while (engine.stats().prefill_tokens < prompt_tokens) engine.step();
-  const engine::EngineStats before = engine.stats();
-  Decoding decoding;
-  std::vector<engine::Completion> completions;
-  const Stopwatch watch;
-  while (completions.empty()) completions = engine.step();
-  decoding.seconds = as_double(watch.elapsed_us()) / 1e6;
-  decoding.num_tokens = engine.stats().decode_tokens - before.decode_tokens;
-  decoding.num_accepted = engine.stats().accepted_tokens - before.accepted_tokens;
-  while (!engine.idle()) {
-    for (engine::Completion& completion : engine.step()) {
-      completions.push_back(std::move(completion));
-    }
-  }
-  std::sort(completions.begin(), completions.end(),
-            [](const auto& a, const auto& b) { return a.id < b.id; });
-  for (engine::Completion& completion : completions) {
-    if (completion.error.has_value()) throw Error(*completion.error);
-    decoding.outputs.push_back(std::move(completion.output_ids));
-  }
-  return decoding;
-}
 
 void plant(const Ids& output, double agreement, std::mt19937_64& random, std::int32_t vocab,
            drafts::TokenArchive& archive) {
@@ -93,7 +56,7 @@ class DraftBench {
   }
   Decoding run_plain(std::int32_t batch, Purpose purpose) {
     engine::Engine engine(decoder_, stream_, engine_options(batch));
-    return run(engine, requests(batch, purpose));
+    return decode_together(engine, requests(batch, purpose));
   }
   DraftRow run_drafted(std::int32_t batch, double agreement);
   void report(std::int32_t batch, const std::string& what, int round) const;
@@ -119,9 +82,9 @@ DraftRow DraftBench::run_drafted(std::int32_t batch, double agreement) {
   with_drafts.draft_source = &drafter;
   with_drafts.max_drafts = options_.max_drafts;
   engine::Engine engine(decoder_, stream_, with_drafts);
-  run(engine, requests(batch, Purpose::kLearning));
+  decode_together(engine, requests(batch, Purpose::kLearning));
   const drafts::DraftedSteps before = drafter.steps();
-  const Decoding decoding = run(engine, requests(batch, Purpose::kMeasured));
+  const Decoding decoding = decode_together(engine, requests(batch, Purpose::kMeasured));
   const drafts::DraftedSteps after = drafter.steps();
   DraftRow row{.batch = batch, .agreement = agreement};
   row.tokens_per_s = as_double(decoding.num_tokens) / decoding.seconds;

@@ -73,7 +73,8 @@ inline constexpr std::array kHiddenActs = {
 inline constexpr std::array kDraftMethods = {Choice<DraftMethod>{DraftMethod::kNone, "none"},
                                              Choice<DraftMethod>{DraftMethod::kNgram, "ngram"},
                                              Choice<DraftMethod>{DraftMethod::kArchive, "archive"},
-                                             Choice<DraftMethod>{DraftMethod::kModel, "model"}};
+                                             Choice<DraftMethod>{DraftMethod::kModel, "model"},
+                                             Choice<DraftMethod>{DraftMethod::kSelf, "self"}};
 
 constexpr const auto& choices_of(DeviceType) { return kDeviceTypes; }
 constexpr const auto& choices_of(WeightFormat) { return kWeightFormats; }

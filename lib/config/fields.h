@@ -224,16 +224,16 @@ void for_each_engine_field(Section& engine, Visit&& visit) {
 
 template <class Section, class Visit>
 void for_each_speculative_field(Section& speculative, Visit&& visit) {
-  visit(
-      Field{"speculative.method", "--drafts", Affects::kNothing, "guess tokens from",
-            Means::kItself,
-            "Several tokens of a caption are then computed in one step, and those that the model "
-            "itself would have chosen are kept: captions are the same, sooner. archive guesses "
-            "from the captions that this run and the output before it made, and from "
-            "--draft-from; ngram only from the caption itself and the prompt; model asks "
-            "--draft-model alone; archive and ngram ask it as well where one is named. Beams have "
-            "no drafts."},
-      speculative.method);
+  visit(Field{"speculative.method", "--drafts", Affects::kNothing, "guess tokens from",
+              Means::kItself,
+              "Several tokens of a caption are then computed in one step, and those that the model "
+              "itself would have chosen are kept: captions are the same, sooner. archive guesses "
+              "from the captions that this run and the output before it made, and from "
+              "--draft-from; ngram only from the caption itself and the prompt; model asks "
+              "--draft-model alone; archive and ngram ask it as well where one is named; self asks "
+              "the model itself without some of its layers, which are found on the first captions "
+              "and kept in self-draft.json beside the model. Beams have no drafts."},
+        speculative.method);
   visit(Field{"speculative.draft_from", "--draft-from", Affects::kNothing,
               "file of captions to guess from", Means::kFile,
               "JSONL of records or of references, as eval reads them; --drafts archive."},

@@ -17,6 +17,9 @@ struct Locations {
   std::filesystem::path digests = {};
   // Folder of the price tables (plan/price_table.h) that this user has measured; empty: none.
   std::filesystem::path prices = {};
+  // Folder for the layers that self-drafts leave out, of models whose own folder cannot be written
+  // (config/self_draft.h); empty: none.
+  std::filesystem::path self_drafts = {};
   // Folder for files that are removed before the program ends.
   std::filesystem::path temporary = "/var/tmp";
   // Folder of the loaded preset's file, to which its paths are relative; empty before a preset is
@@ -28,10 +31,11 @@ struct Locations {
 using EnvironmentVariable = std::function<const char*(const char* name)>;
 
 // Own presets are in $CAPTION_PRESETS; hub caches are $HF_HUB_CACHE, $HF_HOME/hub,
-// $XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub; digests and prices are in the
-// folders digests and prices of $XDG_CACHE_HOME/caption-cli or ~/.cache/caption-cli, of which
-// relative ones are left out; temporary files are in $TMPDIR or, because they may be large,
-// /var/tmp. Source: huggingface_hub 0.36, "Environment variables"; XDG Base Directory 0.8.
+// $XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub; digests, prices and
+// self-drafts are in the folders of these names in $XDG_CACHE_HOME/caption-cli or
+// ~/.cache/caption-cli, of which relative ones are left out; temporary files are in $TMPDIR or,
+// because they may be large, /var/tmp. Source: huggingface_hub 0.36, "Environment variables"; XDG
+// Base Directory 0.8.
 Locations find_locations(const EnvironmentVariable& variable);
 
 }  // namespace caption::config

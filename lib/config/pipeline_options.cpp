@@ -63,6 +63,7 @@ std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
   const std::int64_t draft_page_bytes =
       placed.draft == nullptr ? 0 : kv_page_bytes(preset, placed.draft->decoder().spec());
   const model::DecoderSpec& spec = placed.decoder.spec();
+  memory.held_bytes += guess_page_bytes(preset, spec);
   const std::int64_t bytes =
       plan_kv_cache_bytes(preset, spec, memory.held_bytes, memory.total_bytes, draft_page_bytes);
   if (draft_page_bytes == 0) return bytes;

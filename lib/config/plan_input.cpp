@@ -42,6 +42,7 @@ plan::PlanInput plan_input(const Preset& preset, const Context& context,
   if (model.text.has_value()) {
     input.max_copied_tokens = max_copied_tokens(preset, model.text->vocab);
   }
+  input.has_self_drafts = preset.speculative.method == DraftMethod::kSelf;
   input.chunked_prefill = preset.engine.chunked_prefill;
   if (preset.engine.prefix_cache) input.host_pages_bytes = preset.engine.kv_host_bytes;
   input.num_beams = preset.generation.num_beams;
@@ -87,12 +88,13 @@ void set_host(const Preset& preset, const Machine& machine,
       model::placed_bytes(input.context, input.model, input.weights) + input.adapters.size_bytes +
       model::decoder_scratch_bytes(Device::kCpu, text, input.max_num_batched_tokens,
                                    input.num_logit_rows(), input.adapters.max_rank);
-  std::int64_t draft_bytes = 0;
+  std::int64_t draft_bytes = guess_page_bytes(preset, text);
   std::int64_t draft_page_bytes = 0;
   if (input.draft.has_value()) {
-    draft_bytes = model::weight_bytes(*input.draft, weights::WeightFormat::kBF16) +
-                  model::decoder_scratch_bytes(Device::kCpu, *input.draft->text,
-                                               input.max_num_batched_tokens, input.max_num_seqs, 0);
+    draft_bytes +=
+        model::weight_bytes(*input.draft, weights::WeightFormat::kBF16) +
+        model::decoder_scratch_bytes(Device::kCpu, *input.draft->text, input.max_num_batched_tokens,
+                                     input.max_num_seqs, 0);
     draft_page_bytes = kv_page_bytes(preset, *input.draft->text);
   }
   try {

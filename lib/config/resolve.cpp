@@ -102,6 +102,24 @@ void require_available(const Preset& preset, bool has_cuda_kernels) {
                                            ", which this build does not have; " + way_out(preset));
 }
 
+namespace {
+
+void require_self_drafts(const Preset& preset) {
+  if (!preset.speculative.draft_model.empty()) {
+    throw Error(ErrorCode::kUsage, "--draft-model " + preset.speculative.draft_model +
+                                       " would not be used, as --drafts is self; --drafts model "
+                                       "guesses with it");
+  }
+  if (preset.engine.attention != CompressionMode::kNone) {
+    throw Error(ErrorCode::kUsage,
+                "--drafts self and --attention " +
+                    std::string(choice_name(preset.engine.attention)) +
+                    " exclude each other: self-drafts read the keys and values of whole prompts");
+  }
+}
+
+}  // namespace
+
 void require_consistent(const Preset& preset) {
   require_device_list(preset.device);
   const WeightFormat weights = preset.quantization.weights;
@@ -132,6 +150,7 @@ void require_consistent(const Preset& preset) {
                                        " would not be used, as --drafts is none; --drafts model "
                                        "guesses with it");
   }
+  if (preset.speculative.method == DraftMethod::kSelf) require_self_drafts(preset);
   if (!preset.engine.kv_cache_dir.empty() && !preset.engine.prefix_cache) {
     throw Error(ErrorCode::kUsage, "--kv-cache-dir needs --prefix-cache true");
   }
@@ -185,6 +204,12 @@ std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Pr
 
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec) {
   return kv::kPageTokens * model::kv_token_bytes(spec, kv_dtype(preset.quantization));
+}
+
+std::int64_t guess_page_bytes(const Preset& preset, const model::DecoderSpec& spec) {
+  if (preset.speculative.method != DraftMethod::kSelf) return 0;
+  return preset.engine.max_num_seqs * kv::pages_for_tokens(max_drafts(preset)) *
+         kv_page_bytes(preset, spec);
 }
 
 std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,

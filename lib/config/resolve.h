@@ -74,6 +74,8 @@ void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
 
 // Bytes of one KV page: K and V of all layers for kv::kPageTokens tokens.
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec);
+// Bytes of the pages that self-drafts have besides (engine::num_guess_pages()).
+std::int64_t guess_page_bytes(const Preset& preset, const model::DecoderSpec& spec);
 
 // Memory for KV pages: kv_cache_bytes if the preset sets it; otherwise what max_num_seqs sequences
 // of the model's maximum length need, limited to memory_utilization of the machine's memory minus

@@ -48,6 +48,7 @@ std::string_view guess_source_name(GuessSource source) {
     case GuessSource::kNearest: return "nearest";
     case GuessSource::kModel: return "model";
     case GuessSource::kCopy: return "copy";
+    case GuessSource::kSelf: return "self";
   }
   return "";
 }

@@ -9,9 +9,9 @@
 
 namespace caption::drafts {
 
-enum class GuessSource { kArchive, kRepetition, kNearest, kModel, kCopy };
-inline constexpr int kNumGuessSources = 5;
-// "archive", "ngram", "nearest", "model", "copy"
+enum class GuessSource { kArchive, kRepetition, kNearest, kModel, kCopy, kSelf };
+inline constexpr int kNumGuessSources = 6;
+// "archive", "ngram", "nearest", "model", "copy", "self"
 std::string_view guess_source_name(GuessSource source);
 
 // Estimates, from the outcomes of earlier drafts, the probability that a guess is right when those

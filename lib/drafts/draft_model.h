@@ -1,10 +1,12 @@
-// drafts/draft_model.h: the interface to a second, smaller model that guesses the next tokens.
+// drafts/draft_model.h: the interface to a model that guesses the next tokens: a second, smaller
+// one, or a part of the target itself.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "drafts/acceptance.h"
 #include "drafts/draft_source.h"
 #include "drafts/token_archive.h"
 
@@ -27,8 +29,13 @@ inline constexpr std::int32_t kNoGuess = -1;  // Guess::token of a sequence with
 class DraftModel {
  public:
   virtual ~DraftModel() = default;
+  // What the guesses are counted as.
+  virtual GuessSource source() const { return GuessSource::kModel; }
+  // Called before the guesses of a step. `queries` are all sequences that can have drafts. May
+  // compute what later guesses need; returns the microseconds that this took.
+  virtual std::int64_t prepare(std::span<const DraftQuery> /*queries*/) { return 0; }
   // The time of a pass divided by that of a step of the same number of tokens, about: the ratio of
-  // the bytes of weights. Used until passes were measured.
+  // the bytes of weights. Used until passes were measured; may change in prepare().
   virtual double relative_cost() const = 0;
   // The tokens that a pass must compute for the guess after `output`, at least 1; 0 for a sequence
   // that the model cannot guess for.

@@ -73,7 +73,7 @@ void Drafter::find_guesses(const DraftQuery& query, Proposal& proposal) {
   const std::int64_t most = std::min<std::int64_t>(query.most, options_.max_drafts);
   proposal.guesses.clear();
   proposal.source = GuessSource::kArchive;
-  if (options_.method == Method::kModel) return;
+  if (options_.method == Method::kModel || options_.method == Method::kSelf) return;
   const std::span<const std::int32_t> output = output_of(query);
   if (options_.method == Method::kArchive) {
     find_nearest(proposal);

@@ -39,6 +39,7 @@ enum class Method {
   // whichever was right more often; after a prompt also the whole text of the nearest thing.
   kArchive,
   kModel,  // what the draft model says and nothing else
+  kSelf,   // likewise, and the draft model is a part of the target (engine/self_draft.h)
 };
 
 struct DrafterOptions {

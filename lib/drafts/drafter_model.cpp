@@ -88,7 +88,7 @@ void Drafter::extend_chains(std::span<const DraftQuery> queries, std::optional<s
     if (chain.is_over) continue;
     Proposal& proposal = proposals_.at(queries[chained.query].sequence);
     if (chain.num_guesses == 0) proposal.guesses.clear();  // guesses of other sources
-    proposal.source = GuessSource::kModel;
+    proposal.source = model_->source();
     proposal.guesses.push_back(guess);
     model_depth_.observe_guess(acceptance_.probability(proposal.source, guess));
     chain.all_right *= probability(proposal, guess);
@@ -102,15 +102,15 @@ void Drafter::extend_chains(std::span<const DraftQuery> queries, std::optional<s
 void Drafter::note_saving(std::int64_t num_tokens, double us) {
   const DraftCounts counts = std::exchange(step_counts_, {});
   const std::int64_t num_queries = std::exchange(num_queries_, 0);
-  constexpr auto kOfModel = static_cast<std::size_t>(GuessSource::kModel);
+  const auto of_model = static_cast<std::size_t>(model_->source());
   const std::int64_t num_drafts =
       std::accumulate(counts.computed.begin(), counts.computed.end(), std::int64_t{0});
   const std::int64_t num_accepted =
       std::accumulate(counts.accepted.begin(), counts.accepted.end(), std::int64_t{0});
   if (num_queries == 0 || num_tokens - num_drafts != num_queries) return;  // it computed prompts
-  const double plain_us = costs_.us(num_tokens - counts.computed[kOfModel]);
+  const double plain_us = costs_.us(num_tokens - counts.computed[of_model]);
   const auto plain_tokens =
-      static_cast<double>(num_queries + num_accepted - counts.accepted[kOfModel]);
+      static_cast<double>(num_queries + num_accepted - counts.accepted[of_model]);
   const double worth_us = plain_us * static_cast<double>(num_queries + num_accepted) / plain_tokens;
   model_depth_.observe_saving(worth_us - us, plain_us);
 }
@@ -119,7 +119,10 @@ std::optional<std::size_t> Drafter::guess_with_model(std::span<const DraftQuery>
                                                      std::int64_t num_prompt_tokens) {
   num_queries_ = 0;
   step_counts_ = {};
-  if (has_model_failed_ || (options_.is_adaptive && model_depth_.is_paused())) return std::nullopt;
+  if (has_model_failed_) return std::nullopt;
+  spent_us_ += model_->prepare(queries);
+  model_depth_.set_relative_cost(model_->relative_cost());
+  if (options_.is_adaptive && model_depth_.is_paused()) return std::nullopt;
   begin_chains(queries, num_prompt_tokens);
   if (model_chains_.empty()) return std::nullopt;
   const auto is_open = [](const ModelChain& chain) { return chain.is_open(); };

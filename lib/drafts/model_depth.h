@@ -49,6 +49,8 @@ class ModelDepth {
   // `relative_cost` is DraftModel::relative_cost().
   explicit ModelDepth(double relative_cost) : relative_cost_(relative_cost) {}
 
+  void set_relative_cost(double relative_cost) { relative_cost_ = relative_cost; }
+
   // Begins the decisions of a step: finds the least time per token. `steps` are the costs of the
   // target's steps.
   void begin(const PlainStep& step, std::span<const ModelChain> chains, const StepCosts& steps);

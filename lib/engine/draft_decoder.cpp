@@ -1,8 +1,8 @@
 #include "engine/draft_decoder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "engine/internal/page_memory.h"
 #include "engine/internal/sequence.h"
+#include "engine/internal/softmax_peak.h"
 #include "engine/internal/step_runner.h"
 #include "engine/internal/validate.h"
 #include "kv/page_pool.h"
@@ -38,23 +39,6 @@ struct Drafted {
   std::int64_t num_computed = 0;
   std::int64_t last_asked = 0;  // number of the pass
 };
-
-// The greedy token of a row of logits and its probability; a token below 0 where a logit is NaN.
-Guess greedy(std::span<const float> logits) {
-  std::int32_t best = 0;
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    if (std::isnan(logits[id])) return {.token = drafts::kNoGuess};
-    if (logits[id] > logits[static_cast<std::size_t>(best)]) best = static_cast<std::int32_t>(id);
-  }
-  const float most = logits[static_cast<std::size_t>(best)];
-  if (std::isinf(most)) return {.token = drafts::kNoGuess};
-  float sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - most);
-  return {.token = best,
-          .match_length = drafts::kModelMatch,
-          .count = static_cast<std::int32_t>(std::lround(drafts::kModelTotal / sum)),
-          .total = drafts::kModelTotal};
-}
 
 }  // namespace
 
@@ -171,12 +155,12 @@ bool DraftDecoder::State::take_slots(Drafted& drafted) {
 
 Guess DraftDecoder::State::guess_of(const Drafted& drafted, std::int64_t row) {
   const RequestRows rows = runner.rows(drafted.sequence, row, 1);
-  // The device that chooses the token does not tell its probability.
-  Guess guess = rows.tokens.empty() ? greedy(rows.logits)
-                                    : Guess{.token = rows.tokens.front(),
-                                            .match_length = drafts::kModelMatch,
-                                            .count = drafts::kModelTotal / 2,
-                                            .total = drafts::kModelTotal};
+  Guess guess{.token = drafts::kNoGuess};
+  if (!rows.tokens.empty()) {
+    guess = guess_of_device(rows.tokens.front());
+  } else if (const std::optional<SoftmaxPeak> peak = find_peak(rows.logits)) {
+    guess = guess_at(*peak);
+  }
   guess.token = to_target(guess.token);
   return guess;
 }

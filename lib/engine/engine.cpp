@@ -7,6 +7,7 @@
 #include "backend/profile_scope.h"
 #include "base/clock.h"
 #include "engine/internal/draft_offers.h"
+#include "engine/internal/drafted_engine.h"
 #include "engine/internal/name_pages.h"
 #include "engine/internal/page_tiers.h"
 #include "engine/internal/sequence.h"
@@ -14,6 +15,7 @@
 #include "engine/internal/step_runner.h"
 #include "engine/internal/token_chooser.h"
 #include "engine/internal/validate.h"
+#include "engine/self_draft.h"
 #include "kv/page_pool.h"
 #include "sampling/draft_verifier.h"
 #include "scheduler/scheduler.h"
@@ -110,7 +112,10 @@ Engine::State::State(model::Decoder& decoder, Stream& stream, const EngineOption
                 tiers.empty() ? nullptr : &tiers),
       chooser(stream, decoder.spec().vocab),
       counter(pool.num_pages(), runner.memory().page_bytes()),
-      offers(options, decoder.spec().vocab) {}
+      offers(options, decoder.spec().vocab) {
+  if (options.self_draft == nullptr) return;
+  options.self_draft->attach({runner, pool, chooser.sampler(), scheduler, sequences}, options);
+}
 
 void Engine::State::forget_drafts(const Sequence& sequence, std::span<const std::int32_t> output) {
   if (options.draft_source == nullptr) return;

@@ -143,7 +143,7 @@ class Engine {
   // fill); the system commits a page's memory when it is first written. Throws Error(kOutOfMemory)
   // with the numbers when the budget holds fewer than two pages; Error(kUsage) for an option out of
   // range; Error(kUnavailable) for compressed attention on a GPU or of a model with a sliding
-  // window.
+  // window. Throws as SelfDraft::attach().
   Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& options);
   ~Engine();
   Engine(const Engine&) = delete;

@@ -14,6 +14,8 @@ namespace caption::engine {
 
 using scheduler::BatchMode;
 
+class SelfDraft;
+
 enum class PrefixCache {
   kOff,
   kOn,  // equal prefixes are computed once; the least recently used are evicted
@@ -70,6 +72,9 @@ struct EngineOptions {
   // Drafts of a sequence in the step that ends its prompt: a caption that may be copied whole
   // (DraftSource::propose_after_prompts()). Logits are reserved for so many more in a step.
   std::int32_t max_copied_tokens = 0;
+  // The engine's own decoder as the draft source's model (engine/self_draft.h): borrowed, or null.
+  // It has num_guess_pages() pages besides kv_cache_bytes. Not with compressed attention.
+  SelfDraft* self_draft = nullptr;
   // With topk-merge, requests neither use nor fill the prefix cache.
   CompressionOptions compression = {};
 };

@@ -116,6 +116,9 @@ struct StepBatch {
   std::vector<ConstView> vision;  // pieces [n_i, vision_width] f32, in order; sum of n_i = V
   // Rows of `tokens`, ascending, for which logits are computed.
   ConstView logit_rows;  // [L]
+  // The layers that are computed, ascending; empty: all. The output of any other layer is its
+  // input, and its K and V are neither read nor written (self-drafts, arXiv:2309.08168).
+  std::span<const std::int32_t> layers = {};
   // Compressed attention: K and V of a sequence may take fewer slots than the sequence has tokens.
   // Then context_lens count slots, while `positions` still count all tokens.
   std::span<const WatchedRows> watched = {};
@@ -147,9 +150,15 @@ class Decoder {
   // batch are on the stream's device, where the weights are.
   // Throws Error(kInternal) when the batch is inconsistent.
   virtual void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) = 0;
+  // Bytes of the weights that a step over these layers reads besides rows of the embedding, with
+  // the LM head; 0: the decoder cannot leave out layers (StepBatch::layers).
+  virtual std::int64_t step_weight_bytes(std::span<const std::int32_t> /*layers*/) const {
+    return 0;
+  }
   // Whether the work of forward() may be recorded (backend/graph.h): on a GPU it only launches
   // kernels; while scratch_bytes() is the same, their addresses and parameters depend on nothing
-  // but addresses and shapes of the arguments, on `watched`, `clusters`, `adapted` and `vision`.
+  // but addresses and shapes of the arguments, on `layers`, `watched`, `clusters`, `adapted` and
+  // `vision`.
   virtual bool can_be_recorded() const { return false; }
 };
 

@@ -42,6 +42,9 @@ class RandomDecoder final : public Decoder {
   void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) override {
     decoder_.forward(stream, batch, kv, logits);
   }
+  std::int64_t step_weight_bytes(std::span<const std::int32_t> layers) const override {
+    return decoder_.step_weight_bytes(layers);
+  }
   bool can_be_recorded() const override { return decoder_.can_be_recorded(); }
 
  private:
@@ -78,8 +81,16 @@ Blueprint tower_blueprint(const VisionSpec& spec, std::int64_t out) {
 }  // namespace
 
 std::unique_ptr<Decoder> make_random_decoder(Stream& stream, const DecoderSpec& spec,
-                                             weights::WeightFormat format, std::uint64_t seed) {
-  return std::make_unique<RandomDecoder>(stream, decoder_blueprint(spec), format, seed);
+                                             weights::WeightFormat format, std::uint64_t seed,
+                                             std::span<const std::int32_t> faint) {
+  Blueprint blueprint = decoder_blueprint(spec);
+  for (const std::int32_t layer : faint) {
+    const DecoderLayerIds& ids = blueprint.decoder.layers.at(static_cast<std::size_t>(layer));
+    for (const ParameterId id : {ids.o.weight, ids.down.weight}) {
+      blueprint.parameters[static_cast<std::size_t>(id)].fill = Fill::kFaint;
+    }
+  }
+  return std::make_unique<RandomDecoder>(stream, blueprint, format, seed);
 }
 
 struct RandomTower::State {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "backend/stream.h"
 #include "model/decoder.h"
@@ -19,8 +20,11 @@ namespace caption::model {
 // any number of threads. The decoder is the class that runs checkpoints. The source of a packed
 // matrix is freed after packing, so that weights are held once. Throws Error(kOutOfMemory) with the
 // size when the system refuses that memory.
+// The matrices by which the layers `faint` end, o_proj and down_proj, are a hundredth of that, so
+// that these layers nearly return their input.
 std::unique_ptr<Decoder> make_random_decoder(Stream& stream, const DecoderSpec& spec,
-                                             weights::WeightFormat format, std::uint64_t seed);
+                                             weights::WeightFormat format, std::uint64_t seed,
+                                             std::span<const std::int32_t> faint = {});
 
 // Uses the classes of real checkpoints: the tower alone where frames have a fixed size, otherwise
 // the tower with its mergers. One thread at a time.

@@ -124,6 +124,22 @@ std::int64_t decoder_scratch_bytes(Device device, const DecoderSpec& spec, std::
          (max_tokens * per_token + attended + of_piece + max_logit_rows * spec.hidden + adapted);
 }
 
+std::int64_t TransformerDecoder::Layer::size_bytes() const {
+  std::int64_t sum = 0;
+  for (const LinearWeights* linear : {&q, &k, &v, &o, &gate, &up, &down}) {
+    sum += linear->weight.size_bytes();
+  }
+  return sum;
+}
+
+std::int64_t TransformerDecoder::step_weight_bytes(std::span<const std::int32_t> layers) const {
+  std::int64_t sum = lm_head_.size_bytes();
+  for (const std::int32_t layer : layers) {
+    sum += layers_.at(static_cast<std::size_t>(layer)).size_bytes();
+  }
+  return sum;
+}
+
 void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const KvPages& kv,
                                  View logits) {
   check(batch, kv, logits);
@@ -142,7 +158,9 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
                       step.rope_table);
 
   const View x = embed(stream, batch);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
+  const std::size_t num_layers = batch.layers.empty() ? layers_.size() : batch.layers.size();
+  for (std::size_t n = 0; n < num_layers; ++n) {
+    const std::size_t i = batch.layers.empty() ? n : static_cast<std::size_t>(batch.layers[n]);
     choose_clusters(batch, i);
     attend(stream, i, step, layer_pages(kv, i), x);
     mlp(stream, layers_[i], step, x);
@@ -186,6 +204,11 @@ void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstV
   for (const std::vector<kernels::KeyClusters>* const layers : batch.clusters) {
     CAPTION_CHECK(layers == nullptr || layers->size() == layers_.size(),
                   "key clusters of another number of layers");
+  }
+  for (std::size_t n = 0; n < batch.layers.size(); ++n) {
+    CAPTION_CHECK(batch.layers[n] >= (n == 0 ? 0 : batch.layers[n - 1] + 1) &&
+                      batch.layers[n] < spec_.num_layers,
+                  "a step over layer " + std::to_string(batch.layers[n]));
   }
   for (const AdaptedRows& rows : batch.adapted) {
     CAPTION_CHECK(rows.adapter >= 0 && rows.adapter < num_adapters(), "rows of no adapter");

@@ -125,12 +125,19 @@ engine::EngineOptions EngineStage::with_drafts(const Replica& replica,
   const drafts::DrafterOptions& how = options_.drafts.how;
   if (how.method == drafts::Method::kNone) return options;
   if (replica.draft != nullptr) open_draft(replica, options);
-  options.draft_source = &drafter_.emplace(how, shared_.archive, shared_.nearest,
-                                           draft_decoder_.has_value() ? &*draft_decoder_ : nullptr);
+  if (how.method == drafts::Method::kSelf) {
+    options.self_draft = &self_draft_.emplace(options_.drafts.layers);
+  }
+  options.draft_source = &drafter_.emplace(how, shared_.archive, shared_.nearest, draft_model());
   options.max_drafts = how.max_drafts;
   options.max_copied_tokens = static_cast<std::int32_t>(drafts::most_copied_tokens(
       how.method, options_.sampling.max_new_tokens, model_.decoder().spec().vocab));
   return options;
+}
+
+drafts::DraftModel* EngineStage::draft_model() {
+  if (self_draft_.has_value()) return &*self_draft_;
+  return draft_decoder_.has_value() ? &*draft_decoder_ : nullptr;
 }
 
 bool EngineStage::goes_on() const {

@@ -305,6 +305,9 @@ Outcome run(std::span<const Replica> replicas, const InputList& inputs, Options 
   }
   std::atomic<bool> own_stop{false};
   if (options.stop == nullptr) options.stop = &own_stop;
+  if (options.drafts.layers == nullptr) {
+    options.drafts.layers = std::make_shared<drafts::LayerChoice>();
+  }
   std::vector<std::string> known_captions = std::exchange(options.drafts.known_captions, {});
   Run stages(replicas, inputs, options, std::move(example_clips), sink);
   stages.fill_archive(model, std::move(known_captions));

@@ -31,6 +31,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,7 @@
 
 #include "base/open_file.h"
 #include "drafts/drafter.h"
+#include "drafts/layer_choice.h"
 #include "engine/engine.h"
 #include "model/caption_model.h"
 #include "pipeline/adapters.h"
@@ -124,6 +126,9 @@ struct DraftOptions {
   std::vector<std::string> known_captions = {};
   std::int64_t max_archive_bytes = 64LL << 20;  // of the tokens of all captions
   DraftReads model_reads = DraftReads::kVideo;
+  // Method::kSelf: the layers left out, or how they are kept when they are found. Null: they are
+  // found in this run, and for it alone.
+  std::shared_ptr<drafts::LayerChoice> layers = nullptr;
 };
 
 // Cache of vision tokens on disk, for later runs over the same clips.

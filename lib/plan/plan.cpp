@@ -109,6 +109,10 @@ void plan_activations(Plan& plan) {
                           ? text.vocab * (kFloatBytes * (rows + 1) + kSamplerBytesPerId)
                           : card.logits;
   if (plan.input.device == PlanDevice::kCard) plan.graph_bytes = card.graphs + card.padding_page;
+  if (plan.input.has_self_drafts) {
+    plan.guess_page_bytes = plan.input.max_num_seqs * kv::pages_for_tokens(plan.input.max_drafts) *
+                            kv::kPageTokens * plan.token_bytes;
+  }
   if (!plan.input.draft.has_value()) return;
   const DecoderSpec& draft = *plan.input.draft->text;
   plan.scratch_bytes += model::decoder_scratch_bytes(
@@ -122,8 +126,8 @@ void plan_activations(Plan& plan) {
 
 std::int64_t bytes_before_pages(const Plan& plan) {
   return plan.weight_bytes + plan.input.adapters.size_bytes + plan.draft_weight_bytes +
-         plan.scratch_bytes + plan.logits_bytes + plan.graph_bytes + plan.vision_bytes +
-         plan.input.fixed_bytes;
+         plan.scratch_bytes + plan.logits_bytes + plan.graph_bytes + plan.guess_page_bytes +
+         plan.vision_bytes + plan.input.fixed_bytes;
 }
 
 void plan_pages(Plan& plan) {

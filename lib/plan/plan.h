@@ -58,6 +58,7 @@ struct PlanInput {
   std::int64_t max_num_batched_tokens = scheduler::kDefaultMaxBatchedTokens;
   std::int64_t max_drafts = 0;         // tokens that a step may guess for a sequence
   std::int64_t max_copied_tokens = 0;  // tokens that a step may guess besides, after prompts
+  bool has_self_drafts = false;  // the model itself guesses, in pages of its own
   // The most rows of logits in a step.
   std::int64_t num_logit_rows() const {
     return std::min(max_num_seqs * (1 + max_drafts) + max_copied_tokens,
@@ -118,9 +119,10 @@ struct Plan {
   // Logits of a step, and the workspace of sampling or, on a card, of steps
   // (kernels/step_scratch.h).
   std::int64_t logits_bytes = 0;
-  std::int64_t graph_bytes = 0;   // of a card: graphs (an estimate) and the page of padding
-  std::int64_t vision_bytes = 0;  // activations of the tower and the projector
-  std::int64_t usable_bytes = 0;  // memory_utilization * memory
+  std::int64_t graph_bytes = 0;       // of a card: graphs (an estimate) and the page of padding
+  std::int64_t guess_page_bytes = 0;  // of self-drafts (engine::num_guess_pages())
+  std::int64_t vision_bytes = 0;      // activations of the tower and the projector
+  std::int64_t usable_bytes = 0;      // memory_utilization * memory
   std::int64_t page_bytes = 0;
   std::int64_t num_pages = 0;
   std::int64_t pool_bytes = 0;

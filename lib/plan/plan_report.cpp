@@ -75,6 +75,9 @@ void write_memory(const Plan& plan, Lines& lines) {
         "draft model", format_bytes(plan.draft_weight_bytes),
         input.draft->name + ", and " + count_text(plan.draft_token_bytes) + " B of KV per token");
   }
+  if (plan.guess_page_bytes > 0) {
+    lines.add("self-drafts", format_bytes(plan.guess_page_bytes), "KV pages of their guesses");
+  }
   lines.add("activations", format_bytes(plan.scratch_bytes),
             "for steps of " + counted(count_text(plan.step_tokens), "token"));
   lines.add("logits, sampling", format_bytes(plan.logits_bytes));
@@ -174,6 +177,7 @@ void write_bytes_json(const Plan& plan, JsonWriter& json) {
       .add("weights", plan.weight_bytes)
       .add("adapters", input.adapters.size_bytes)
       .add("draft_weights", plan.draft_weight_bytes)
+      .add("self_draft_pages", plan.guess_page_bytes)
       .add("activations", plan.scratch_bytes)
       .add("logits", plan.logits_bytes)
       .add("graphs", plan.graph_bytes)

@@ -32,6 +32,16 @@ float draw_weight(std::uint64_t seed, std::int64_t index) {
   return (static_cast<float>(sum) - 131070.0F) * (0.02F / kDeviation);
 }
 
+float value_of(Fill fill, std::uint64_t seed, std::int64_t index) {
+  switch (fill) {
+    case Fill::kNormal: return draw_weight(seed, index);
+    case Fill::kFaint: return draw_weight(seed, index) / 100;
+    case Fill::kOne: return 1;
+    case Fill::kZero: break;
+  }
+  return 0;
+}
+
 template <class T>
 void fill_tensor(ThreadPool& pool, Fill fill, std::uint64_t seed, Tensor& tensor) {
   constexpr std::int64_t kChunk = 1 << 16;
@@ -39,9 +49,7 @@ void fill_tensor(ThreadPool& pool, Fill fill, std::uint64_t seed, Tensor& tensor
   T* const values = tensor.as<T>();
   const auto fill_range = [&](std::int64_t from, std::int64_t to) {
     for (std::int64_t i = from; i < to; ++i) {
-      const float value =
-          fill == Fill::kNormal ? draw_weight(seed, i) : (fill == Fill::kOne ? 1.0F : 0.0F);
-      values[i] = from_float<T>(value);
+      values[i] = from_float<T>(value_of(fill, seed, i));
     }
   };
   if (count <= kChunk) return fill_range(0, count);

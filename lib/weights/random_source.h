@@ -17,6 +17,7 @@ enum class Fill {
   kNormal,  // ~ N(0, 0.02), a sum of four uniform numbers
   kOne,
   kZero,
+  kFaint,  // ~ N(0, 0.0002)
 };
 
 struct NewTensor {

@@ -44,6 +44,7 @@ TEST_SUITE("config/locations") {
                                                         "/home/me/.cache/huggingface/hub"});
     CHECK(locations.digests == "/cache/caption-cli/digests");
     CHECK(locations.prices == "/cache/caption-cli/prices");
+    CHECK(locations.self_drafts == "/cache/caption-cli/self-drafts");
   }
 
   TEST_CASE("temporary files are in TMPDIR, or in a folder that is not memory") {

@@ -201,6 +201,26 @@ TEST_SUITE("config/resolve") {
     CHECK_FALSE(has_draft_model(preset));
   }
 
+  TEST_CASE("self-drafts go with neither a draft model nor compressed attention") {
+    Preset preset;
+    preset.speculative.method = DraftMethod::kSelf;
+    CHECK_NOTHROW(require_consistent(preset));
+    preset.engine.attention = CompressionMode::kTopkMerge;
+    CHECK_THROWS_WITH_AS(require_consistent(preset), doctest::Contains("exclude each other"),
+                         Error);
+    preset.engine.attention = CompressionMode::kNone;
+    preset.speculative.draft_model = "small";
+    CHECK_THROWS_WITH_AS(require_consistent(preset), doctest::Contains("--drafts is self"), Error);
+    const model::DecoderSpec spec = {.num_layers = 3, .num_kv_heads = 2, .head_dim = 8};
+    preset.engine.max_num_seqs = 5;
+    preset.speculative.num_draft_tokens = 8;
+    CHECK(guess_page_bytes(preset, spec) == 5 * kv_page_bytes(preset, spec));
+    preset.speculative.num_draft_tokens = 17;
+    CHECK(guess_page_bytes(preset, spec) == 10 * kv_page_bytes(preset, spec));
+    preset.speculative.method = DraftMethod::kModel;
+    CHECK(guess_page_bytes(preset, spec) == 0);
+  }
+
   TEST_CASE("options arrive where they belong") {
     Preset preset;
     apply_speed(preset);

@@ -1,7 +1,7 @@
 // tests/engine/fake_decoder.h: a decoder without weights whose logits are a hash of everything that
-// it reads from the pages: content and position of every token that the row's token sees, in two
-// layers of K and V. A wrong page, slot, offset, length or vision row, or a page overwritten by
-// another sequence, changes the output.
+// it reads from the pages: content and position of every token that the row's token sees, in
+// two layers of K and V or more. A wrong page, slot, offset, length or vision row, or a page
+// overwritten by another sequence, changes the output.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,13 @@ namespace caption::engine {
 
 constexpr std::int64_t kFakeVocab = 61;
 constexpr std::int64_t kFakeHidden = 6;
+constexpr std::int64_t kFakeLayers = 2;
 
 class FakeDecoder : public model::Decoder {
  public:
   // With windows a row sees the last tokens up to the wider one, or all of them if one is 0.
-  explicit FakeDecoder(std::int64_t max_positions = 4096, std::vector<std::int64_t> windows = {});
+  explicit FakeDecoder(std::int64_t max_positions = 4096, std::vector<std::int64_t> windows = {},
+                       std::int64_t num_layers = kFakeLayers);
 
   const model::DecoderSpec& spec() const override { return spec_; }
   void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override;
@@ -31,6 +33,11 @@ class FakeDecoder : public model::Decoder {
   void forward(Stream& stream, const model::StepBatch& batch, const model::KvPages& kv,
                View logits) override;
 
+  // One for the LM head and one for each layer.
+  std::int64_t step_weight_bytes(std::span<const std::int32_t> layers) const override;
+
+  // Percent of the contexts whose logits change when a layer is left out, for each layer.
+  std::vector<std::uint64_t> percent_changed;
   // Called at the begin of forward(); may throw.
   std::function<void(const testing::BatchArrays&)> on_forward;
   // A prompt with this token has NaN logits; -1 disables this.
@@ -68,7 +75,8 @@ class TestedEngine : public Engine {
 std::vector<Completion> run_until_idle(Engine& engine);
 
 // Returns options whose budget holds exactly `num_pages` pages of the fake decoder.
-EngineOptions options_with_pages(std::int64_t num_pages, DType dtype = DType::kF32);
+EngineOptions options_with_pages(std::int64_t num_pages, DType dtype = DType::kF32,
+                                 std::int64_t num_layers = kFakeLayers);
 
 // Returns one of many kinds of requests: with and without vision tokens, greedy and sampled, with
 // penalties, and with up to four beams of at most 20 tokens. Prompt and output have at most

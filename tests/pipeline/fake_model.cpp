@@ -64,8 +64,8 @@ video::Clip make_clip(const OpenFile& file, const video::ReadOptions& options) {
   return clip;
 }
 
-FakeModel::FakeModel()
-    : spec_({.num_layers = 1,
+FakeModel::FakeModel(std::int64_t num_layers)
+    : spec_({.num_layers = num_layers,
              .hidden = kHidden,
              .num_heads = 1,
              .num_kv_heads = 1,

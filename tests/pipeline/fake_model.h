@@ -32,7 +32,8 @@ video::Clip make_clip(const OpenFile& file, const video::ReadOptions& options);
 
 class FakeModel final : public model::CaptionModel, public model::Decoder, public text::Tokenizer {
  public:
-  FakeModel();
+  // Layers after the first one compute nothing.
+  explicit FakeModel(std::int64_t num_layers = 1);
 
   // Called at the beginning of the functions below; may throw.
   std::function<void(int clip_number)> on_encode;
@@ -73,6 +74,9 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::int64_t num_adapters() const override { return number_of_adapters; }
   void reserve(std::int64_t /*max_tokens*/, std::int64_t /*max_logit_rows*/) override {}
   std::int64_t scratch_bytes() const override { return 0; }
+  std::int64_t step_weight_bytes(std::span<const std::int32_t> layers) const override {
+    return std::ssize(layers);
+  }
   void forward(Stream& stream, const model::StepBatch& batch, const model::KvPages& kv,
                View logits) override;
 

@@ -24,12 +24,14 @@ struct BatchArrays {
         slots(span_of(batch.slots)),
         vision_rows(span_of(batch.vision_rows)),
         logit_rows(span_of(batch.logit_rows)),
+        layers(batch.layers),
         max_pages(batch.block_tables.dim(1)),
         vision(batch.vision) {}
 
   std::span<const std::int32_t> tokens, positions, cu_seqlens, context_lens;
   std::span<const std::int32_t> block_tables;  // [S * max_pages]
   std::span<const std::int32_t> slots, vision_rows, logit_rows;
+  std::span<const std::int32_t> layers;  // on the host
   std::int64_t max_pages;
   const std::vector<ConstView>& vision;
 };

@@ -87,7 +87,16 @@ void BatchBuilder::begin(std::int64_t max_pages) {
   adapted_.clear();
   adapted_logits_.clear();
   sampled_.clear();
+  batch_.layers = {};
+  layers_ = Layers::kAlways;
   max_pages_ = max_pages;
+}
+
+void BatchBuilder::begin_guesses(std::int64_t max_pages, std::span<const std::int32_t> layers,
+                                 Layers use) {
+  begin(max_pages);
+  batch_.layers = layers;
+  layers_ = use;
 }
 
 void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequence,
@@ -120,6 +129,38 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequ
   sampled_.add(sequence, planned.num_logits());
 }
 
+void BatchBuilder::add_guess(const Sequence& sequence, std::span<const std::int32_t> guesses,
+                             std::span<const std::int32_t> table) {
+  const std::span<const std::int32_t> tokens = guesses.empty() ? sequence.tokens : guesses;
+  add_guessed(sequence, {.first = std::ssize(sequence.tokens) - 1 + std::ssize(guesses),
+                         .tokens = tokens.last(1),
+                         .table = table});
+  sampled_.add_guess(sequence, guesses);
+}
+
+void BatchBuilder::add_for_host(const Sequence& sequence, const GuessedTokens& guessed) {
+  add_guessed(sequence, guessed);
+  sampled_.add_for_host(std::ssize(guessed.tokens));
+}
+
+void BatchBuilder::add_guessed(const Sequence& sequence, const GuessedTokens& guessed) {
+  const std::int64_t count = std::ssize(guessed.tokens);
+  clusters_.push_back(nullptr);
+  add_adapter({.num_tokens = count, .num_drafts = count - 1, .is_last_known = true}, sequence);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t index = guessed.first + i;
+    const std::int32_t page = guessed.table[static_cast<std::size_t>(index / kv::kPageTokens)];
+    logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()));
+    tokens_.push_back(guessed.tokens[static_cast<std::size_t>(i)]);
+    slots_.push_back(static_cast<std::int32_t>(page * kv::kPageTokens + index % kv::kPageTokens));
+    for (std::size_t axis = 0; axis < positions_.size(); ++axis) {
+      positions_[axis].push_back(sequence.position(static_cast<std::int64_t>(axis), index));
+    }
+  }
+  block_tables_.insert(block_tables_.end(), guessed.table.begin(), guessed.table.end());
+  end_sequence(guessed.first + count);
+}
+
 // The sequence's rows and pages have been added.
 void BatchBuilder::end_sequence(std::int64_t context_tokens) {
   cu_seqlens_.push_back(static_cast<std::int32_t>(tokens_.size()));
@@ -129,8 +170,9 @@ void BatchBuilder::end_sequence(std::int64_t context_tokens) {
 
 bool BatchBuilder::is_plain_decode() const {
   const auto is_compressed = [](const auto* clusters) { return clusters != nullptr; };
-  return logit_rows_.size() == tokens_.size() && vision_rows_.empty() && watched_.empty() &&
-         adapted_.empty() && std::none_of(clusters_.begin(), clusters_.end(), is_compressed);
+  return layers_ == Layers::kAlways && logit_rows_.size() == tokens_.size() &&
+         vision_rows_.empty() && watched_.empty() && adapted_.empty() &&
+         std::none_of(clusters_.begin(), clusters_.end(), is_compressed);
 }
 
 void BatchBuilder::widen_tables(std::int64_t pages) {

@@ -41,10 +41,29 @@ class BatchBuilder {
   // rows that the step must watch.
   void add(const scheduler::PlannedSequence& planned, Sequence& sequence,
            const kv::PageTable& pages);
+  // Starts a step that computes these layers alone, for guesses (engine/self_draft.h). `layers`
+  // must not change while the batch is in use. With kAlways they are the same in every such step.
+  enum class Layers { kThisTime, kAlways };
+  void begin_guesses(std::int64_t max_pages, std::span<const std::int32_t> layers, Layers use);
+  // Tokens of a sequence, each with a row of logits, that are computed with other pages than its
+  // table's.
+  struct GuessedTokens {
+    std::int64_t first = 0;                // index in the sequence
+    std::span<const std::int32_t> tokens;  // >= 1
+    std::span<const std::int32_t> table;   // page ids of all tokens up to the last of these
+  };
+  // Adds the last token of the sequence or of `guesses` after it. The row of logits is for the next
+  // token, and is the sequence's.
+  void add_guess(const Sequence& sequence, std::span<const std::int32_t> guesses,
+                 std::span<const std::int32_t> table);
+  // Adds tokens whose rows of logits are copied to the host.
+  void add_for_host(const Sequence& sequence, const GuessedTokens& guessed);
+  bool leaves_out_layers() const { return !batch_.layers.empty(); }
   std::int64_t num_rows() const { return std::ssize(tokens_); }  // without padding
   std::int64_t max_pages() const { return max_pages_; }
   // Whether each row has logits and none is a vision token, watched, compressed, or changed by an
-  // adapter: the launches of such a step depend on its shape alone.
+  // adapter, and the layers are all or always the same: the launches of such a step depend on its
+  // shape alone.
   bool is_plain_decode() const;
   // Adds rows of logits, block tables and their pages so that the step has `rows` rows, as many
   // sequences or max_sequences, and tables of `table_pages` pages. The added rows are tokens of a
@@ -63,6 +82,7 @@ class BatchBuilder {
   std::int64_t most_elements() const;
   void add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence);
   void add_adapter(const scheduler::PlannedSequence& planned, const Sequence& sequence);
+  void add_guessed(const Sequence& sequence, const GuessedTokens& guessed);
   void add_vision(std::int64_t begin, std::int64_t end, const Sequence& sequence);
   void widen_tables(std::int64_t pages);
   void end_sequence(std::int64_t context_tokens);
@@ -83,6 +103,7 @@ class BatchBuilder {
   SampledRows sampled_;
   ConstView row_samplings_;
   ConstView sampled_ids_;
+  Layers layers_ = Layers::kAlways;
   std::int64_t max_pages_ = 0;  // pages of the longest table of this step
   Limits limits_;
   std::int64_t max_sampled_ids_ = 0;  // SampledRows::ids() of one sequence

@@ -8,13 +8,14 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "base/units.h"
+#include "engine/self_draft.h"
 #include "kv/page_pool.h"
 #include "scheduler/scheduler.h"
 
 namespace caption::engine {
 namespace {
 
-// Slot numbers are int32 (kv/page_pool.h), also those of one page more (StepRunner).
+// Slot numbers are int32 (kv/page_pool.h), also those of pages besides the pool's (StepRunner).
 constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max() / kv::kPageTokens - 1;
 constexpr DType kScaleDType = DType::kBF16;
 // A tensor begins at a multiple of so many bytes in its buffer, as memory that CUDA allocates does.
@@ -50,7 +51,8 @@ std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOp
                     " are needed; raise --kv-cache-bytes");
   }
   const std::int64_t most_used = options.max_num_seqs * kv::pages_for_tokens(spec.max_positions);
-  return std::min({num_pages, std::max(most_used, scheduler::kLeastPoolPages), kMaxPages});
+  return std::min({num_pages, std::max(most_used, scheduler::kLeastPoolPages),
+                   kMaxPages - num_guess_pages(options)});
 }
 
 PageMemory::Tensors PageMemory::allocate(Device device, DType dtype, std::int64_t num_tensors,

@@ -61,13 +61,18 @@ void SampledRows::clear() {
 
 void SampledRows::add(const Sequence& sequence, std::int64_t num_rows) {
   if (num_rows == 0) return;
+  if (!includes(sequence)) return add_for_host(num_rows);
+  add_chosen(sequence, sequence.drafts, {.first = 0, .count = num_rows});
+}
+
+void SampledRows::add_guess(const Sequence& sequence, std::span<const std::int32_t> guesses) {
+  if (!includes(sequence)) return add_for_host(1);
+  add_chosen(sequence, guesses, {.first = std::ssize(guesses), .count = 1});
+}
+
+void SampledRows::add_for_host(std::int64_t num_rows) {
   const std::int64_t first = num_rows_;
   num_rows_ += num_rows;
-  if (includes(sequence)) {
-    are_any_chosen_ = true;
-    add_chosen(sequence, num_rows);
-    return;
-  }
   append_unused(num_rows);
   const bool continues =
       !host_rows_.empty() && host_rows_.back().first + host_rows_.back().count == first;
@@ -78,7 +83,11 @@ void SampledRows::add(const Sequence& sequence, std::int64_t num_rows) {
   }
 }
 
-void SampledRows::add_chosen(const Sequence& sequence, std::int64_t num_rows) {
+void SampledRows::add_chosen(const Sequence& sequence, std::span<const std::int32_t> guesses,
+                             Range rows) {
+  are_any_chosen_ = true;
+  num_rows_ += rows.count;
+  const std::int64_t end = rows.first + rows.count;
   const sampling::SamplingParams& params = sequence.sampling;
   const std::span<const std::int32_t> history = counted_ids(sequence);
   const auto num_output = std::ssize(sequence.output());
@@ -91,13 +100,13 @@ void SampledRows::add_chosen(const Sequence& sequence, std::int64_t num_rows) {
                   .first_id = static_cast<std::int32_t>(ids_.size())};
   ids_.insert(ids_.end(), history.begin(), history.end());
   if (counts_history(params)) {  // a row counts the drafts before it
-    ids_.insert(ids_.end(), sequence.drafts.begin(), sequence.drafts.begin() + (num_rows - 1));
+    ids_.insert(ids_.end(), guesses.begin(), guesses.begin() + (end - 1));
   }
   row.first_banned = static_cast<std::int32_t>(ids_.size());
-  if (num_output < params.min_new_tokens) {
+  if (num_output + rows.first < params.min_new_tokens) {
     ids_.insert(ids_.end(), params.stop_ids.begin(), params.stop_ids.end());
   }
-  for (std::int64_t drafts = 0; drafts < num_rows; ++drafts) {
+  for (std::int64_t drafts = rows.first; drafts < end; ++drafts) {
     row.draw = static_cast<std::uint64_t>(num_output + drafts);
     if (counts_history(params)) {
       row.num_ids = static_cast<std::int32_t>(std::ssize(history) + drafts);

@@ -39,6 +39,10 @@ class SampledRows {
   // are several, of its first drafts.
   void add(const Sequence& sequence, std::int64_t num_rows);
 
+  // Adds a row of logits for the token after the sequence's tokens and `guesses`.
+  void add_guess(const Sequence& sequence, std::span<const std::int32_t> guesses);
+  // Adds rows of logits that are copied to the host.
+  void add_for_host(std::int64_t num_rows);
   // Adds rows of logits of no sequence, whose tokens nobody uses.
   void add_unused(std::int64_t num_rows);
 
@@ -54,7 +58,9 @@ class SampledRows {
   std::span<const Range> host_rows() const { return host_rows_; }
 
  private:
-  void add_chosen(const Sequence& sequence, std::int64_t num_rows);
+  // Adds the rows of logits `rows`, counted from that of the last token, of a sequence with these
+  // guesses after its tokens.
+  void add_chosen(const Sequence& sequence, std::span<const std::int32_t> guesses, Range rows);
   void append_unused(std::int64_t num_rows);
   void append(const kernels::RowSampling& row);
 

@@ -22,6 +22,8 @@ struct StepShape {
   std::int64_t rows = 0;         // tokens
   std::int64_t table_pages = 0;  // width of the block tables
   bool chooses_tokens = false;   // the device does
+  // Some layers are not computed, always the same ones.
+  bool leaves_out_layers = false;
 
   bool operator==(const StepShape&) const = default;
 };

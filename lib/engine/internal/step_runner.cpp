@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/internal/page_bytes.h"
+#include "engine/self_draft.h"
 #include "kernels/step_scratch.h"
 #include "kv/page_pool.h"
 
@@ -19,8 +20,11 @@ std::int64_t most_logit_rows(const EngineOptions& options) {
                                 std::max(options.max_num_batched_tokens, options.max_num_seqs));
 }
 
-std::int64_t most_sequence_pages(const model::Decoder& decoder, std::int64_t num_pages) {
-  return std::min(num_pages, kv::pages_for_tokens(decoder.spec().max_positions));
+// `num_pages` of the pool; guesses may go on in pages besides them.
+std::int64_t most_sequence_pages(const model::Decoder& decoder, const EngineOptions& options,
+                                 std::int64_t num_pages) {
+  return std::min(num_pages + num_guess_pages(options),
+                  kv::pages_for_tokens(decoder.spec().max_positions));
 }
 
 }  // namespace
@@ -31,16 +35,17 @@ StepRunner::StepRunner(model::Decoder& decoder, Stream& stream, const EngineOpti
       stream_(stream),
       has_graphs_(has_graphs(stream) && decoder.can_be_recorded()),
       padding_page_(num_pages),
-      memory_(stream.device(), decoder.spec(), options.kv_dtype, num_pages + (has_graphs_ ? 1 : 0)),
+      most_rows_(std::min(most_step_tokens(options, num_pages), most_logit_rows(options))),
+      memory_(stream.device(), decoder.spec(), options.kv_dtype,
+              first_guess_page() + num_guess_pages(options)),
       builder_(stream, {.position_axes = decoder.spec().position_axes(),
                         .vocab = decoder.spec().vocab,
                         .max_tokens = most_step_tokens(options, num_pages),
                         .max_sequences = options.max_num_seqs + (has_graphs_ ? 1 : 0),
-                        .max_pages = most_sequence_pages(decoder, num_pages),
+                        .max_pages = most_sequence_pages(decoder, options, num_pages),
                         .max_logit_rows = most_logit_rows(options),
                         .max_drafts = std::max(options.max_drafts, options.max_copied_tokens)}),
-      graphs_(std::min(most_step_tokens(options, num_pages), most_logit_rows(options)),
-              most_sequence_pages(decoder, num_pages)),
+      graphs_(most_rows_, most_sequence_pages(decoder, options, num_pages)),
       logits_(stream.device(), DType::kF32, {most_logit_rows(options), decoder.spec().vocab}),
       tokens_(stream.device(), DType::kI32, {most_logit_rows(options)}) {
   decoder.reserve(most_step_tokens(options, num_pages), most_logit_rows(options));
@@ -59,7 +64,8 @@ std::optional<StepShape> StepRunner::pad() {
   }
   const StepShape shape = graphs_.padded({.rows = builder_.num_rows(),
                                           .table_pages = builder_.max_pages(),
-                                          .chooses_tokens = builder_.sampled().are_any_chosen()});
+                                          .chooses_tokens = builder_.sampled().are_any_chosen(),
+                                          .leaves_out_layers = builder_.leaves_out_layers()});
   builder_.pad(shape.rows, shape.table_pages, padding_page_);
   return shape;
 }
@@ -95,12 +101,16 @@ void StepRunner::run(const std::function<void()>& meanwhile) {
   stream_.synchronize();
 }
 
+std::span<float> StepRunner::host_logits(std::int64_t first, std::int64_t count) {
+  return {logits_.host().rows(first, count).as<float>(),
+          static_cast<std::size_t>(count * spec().vocab)};
+}
+
 RequestRows StepRunner::rows(const Sequence& sequence, std::int64_t first, std::int64_t count) {
   const auto size = static_cast<std::size_t>(count);
-  const auto vocab = static_cast<std::size_t>(spec().vocab);
   RequestRows rows;
   rows.count = count;
-  rows.logits = {logits_.host().rows(first, count).as<float>(), size * vocab};
+  rows.logits = host_logits(first, count);
   if (builder_.sampled().includes(sequence)) {
     rows.tokens = {tokens_.host().rows(first, count).as<std::int32_t>(), size};
   }

@@ -1,7 +1,8 @@
 // engine/internal/step_runner.h: a decoder together with what its steps need: pages, index arrays
-// and logits. A draft decoder has a StepRunner of its own. Decode steps on
-// a device with graphs are launched as graphs (engine/internal/step_graphs.h), unless the stream
-// has a profile, which times operations one by one.
+// and logits. A draft decoder has a StepRunner of its own; a self-draft uses that of its engine,
+// and pages besides those of the pool. Decode steps on a device with graphs are launched as graphs
+// (engine/internal/step_graphs.h), unless the stream has a profile, which times operations one by
+// one.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ struct RequestRows {
 class StepRunner {
  public:
   // `decoder` and `stream`, of the decoder's device, are borrowed. Reserves the decoder's scratch
-  // for the token budget; a longer whole prompt grows it when it runs.
+  // for the token budget; a longer whole prompt grows it when it runs. `num_pages` are the pool's.
   StepRunner(model::Decoder& decoder, Stream& stream, const EngineOptions& options,
              std::int64_t num_pages);
 
@@ -43,6 +44,15 @@ class StepRunner {
   Stream& stream() const { return stream_; }
   const model::KvPages& pages() const { return memory_.views(); }
   const PageMemory& memory() const { return memory_; }
+
+  // Bytes of the weights that a step over these layers reads (model/decoder.h).
+  std::int64_t step_weight_bytes(std::span<const std::int32_t> layers) const {
+    return decoder_.step_weight_bytes(layers);
+  }
+  // Rows of logits that a step may have, each of a token of its own.
+  std::int64_t most_rows() const { return most_rows_; }
+  // The first of the num_guess_pages(options) pages that no table has.
+  std::int64_t first_guess_page() const { return padding_page_ + (has_graphs_ ? 1 : 0); }
 
   void copy_page(const kv::PageCopy& copy);
   // The builder of the next step's batch.
@@ -53,6 +63,8 @@ class StepRunner {
   void run(const std::function<void()>& meanwhile);
   // Rows [first, first + count) of the batch's logits, of one request; valid until the next run().
   RequestRows rows(const Sequence& sequence, std::int64_t first, std::int64_t count);
+  // The same of rows that belong to no request; all must have been copied to the host.
+  std::span<float> host_logits(std::int64_t first, std::int64_t count);
   // Steps whose work was launched as a graph.
   std::int64_t num_graph_steps() const { return graphs_.num_graph_launches(); }
 
@@ -67,6 +79,7 @@ class StepRunner {
   bool has_graphs_;
   // Holds K and V of the rows that pad a step; with has_graphs_, a page more than the pool's.
   std::int64_t padding_page_;
+  std::int64_t most_rows_;
   PageMemory memory_;
   BatchBuilder builder_;
   StepGraphs graphs_;

@@ -36,6 +36,7 @@ class TransformerDecoder final : public Decoder {
   void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override;
   std::int64_t scratch_bytes() const override;
   void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) override;
+  std::int64_t step_weight_bytes(std::span<const std::int32_t> layers) const override;
   bool can_be_recorded() const override { return true; }
 
  private:
@@ -47,6 +48,7 @@ class TransformerDecoder final : public Decoder {
     LinearWeights gate, up, down;
     DecoderLayerIds ids;
 
+    std::int64_t size_bytes() const;  // of the matrices
     // Whether one kernel may multiply by both.
     bool gates_like_up() const { return gate.weight.form().is_like(up.weight.form()); }
   };

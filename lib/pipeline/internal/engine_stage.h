@@ -10,6 +10,7 @@
 #include "drafts/drafter.h"
 #include "engine/draft_decoder.h"
 #include "engine/engine.h"
+#include "engine/self_draft.h"
 #include "pipeline/internal/recorder.h"
 #include "pipeline/internal/stages.h"
 
@@ -50,6 +51,7 @@ class EngineStage {
   void submit(engine::Request request, Caption caption, DraftInputs drafts);
   void begin_draft(engine::RequestId id, engine::Request prompt);
   void open_draft(const Replica& replica, const engine::EngineOptions& options);
+  drafts::DraftModel* draft_model();  // null: none
   void finish(engine::Completion completion);
   engine::EngineOptions with_drafts(const Replica& replica, engine::EngineOptions options);
   std::vector<engine::Completion> step();
@@ -66,6 +68,7 @@ class EngineStage {
   Stream stream_;
   std::optional<Stream> draft_stream_;
   std::optional<engine::DraftDecoder> draft_decoder_;
+  std::optional<engine::SelfDraft> self_draft_;
   std::optional<drafts::Drafter> drafter_;
   engine::Engine engine_;
   std::unordered_map<engine::RequestId, Caption> running_;

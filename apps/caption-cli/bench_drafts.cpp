@@ -1,0 +1,105 @@
+#include "bench_drafts.h"
+
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "backend/stream.h"
+#include "backend/thread_pool.h"
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/figures.h"
+#include "base/log.h"
+#include "bench/model_draft_bench.h"
+#include "config/resolve.h"
+#include "exit_codes.h"
+#include "model/blueprint.h"
+#include "model/random_model.h"
+#include "plan/known_models.h"
+#include "write_text.h"
+
+namespace caption::cli {
+namespace {
+
+// A decoder of another shape, with random weights of 16 bits.
+struct SecondDecoder {
+  std::unique_ptr<model::Decoder> decoder;
+  double cost = 1;  // bytes of its weights relative to those of the first
+};
+
+SecondDecoder open_second(const DraftedShape& shape, Stream& stream) {
+  const std::string& name = shape.preset.speculative.draft_model;
+  const std::optional<model::Blueprint> known = plan::find_known_model(name);
+  if (!known.has_value() || !known->text.has_value()) {
+    throw Error(ErrorCode::kUsage,
+                "bench: --draft-model: \"" + name +
+                    "\" is no shape with a decoder; --shape --help lists the shapes");
+  }
+  if (known->text->vocab != shape.decoder.spec().vocab) {
+    throw Error(ErrorCode::kUsage, "bench: --draft-model: " + name + " has " +
+                                       counted(known->text->vocab, "token") +
+                                       " in its vocabulary, and the shape " +
+                                       std::to_string(shape.decoder.spec().vocab));
+  }
+  log_info("bench", "making random weights of " + name);
+  constexpr auto kFormat = weights::WeightFormat::kBF16;
+  const std::int64_t bytes =
+      model::placed_bytes(shape.device.context, model::decoder_blueprint(*known->text), kFormat);
+  return {.decoder = model::make_random_decoder(
+              stream, *known->text, kFormat,
+              static_cast<std::uint64_t>(shape.preset.generation.seed) + 1),
+          .cost = static_cast<double>(bytes) / static_cast<double>(shape.weight_bytes)};
+}
+
+std::string describe(const drafts::LeftOutLayers& found, double seconds) {
+  if (!found.pays()) return "self-drafts: no layers can be left out";
+  std::string layers;
+  for (const std::int32_t layer : found.layers) layers += " " + std::to_string(layer);
+  return "self-drafts leave out" + layers + ": a pass costs " + format_number(found.cost) +
+         " of a step, " + format_percent(found.acceptance) + " of the guesses were right, up to " +
+         format_number(found.gain) + "x expected; found in " + format_number(seconds) + " s";
+}
+
+}  // namespace
+
+std::vector<std::int32_t> faint_layers(std::int64_t num_layers) {
+  std::vector<std::int32_t> layers;
+  for (std::int64_t layer = num_layers / 4; layer < num_layers * 3 / 4; ++layer) {
+    if (layer > 0 && layer + 1 < num_layers) layers.push_back(static_cast<std::int32_t>(layer));
+  }
+  return layers;
+}
+
+int bench_drafts_of_model(const DraftedShape& shape, bench::DraftBenchOptions options) {
+  ThreadPool pool(shape.device.context.num_threads);
+  Stream stream(shape.device.context, pool);
+  bench::ModelDraftOptions wanted;
+  options.agreements = {0.3, 0.6, 0.9};
+  bench::MakeDraft make_draft;
+  SecondDecoder second;
+  std::string heading = shape.description;
+  if (shape.preset.speculative.method == config::DraftMethod::kSelf) {
+    const bench::LayersFound found = bench::find_layers(shape.decoder, stream, options);
+    heading += "\n" + describe(found.layers, found.seconds);
+    if (!found.layers.pays()) {
+      std::cout << heading << "\n";
+      return kExitOk;
+    }
+    options.agreements.insert(options.agreements.begin(), bench::kOwnGuesses);
+    make_draft = bench::make_self_draft(found.layers.layers);
+  } else {
+    second = open_second(shape, stream);
+    heading += "\ndraft model " + shape.preset.speculative.draft_model +
+               " (random weights): " + format_number(second.cost) + " of the bytes of weights";
+    make_draft = bench::make_second_decoder(*second.decoder, stream, second.cost);
+  }
+  wanted.common = std::move(options);
+  const std::vector<bench::ModelDraftRow> rows =
+      bench::bench_model_drafts(shape.decoder, stream, make_draft, wanted);
+  if (shape.json != "-") std::cout << bench::to_table(heading, rows);
+  if (!shape.json.empty()) write_text(shape.json, bench::to_json(heading, rows));
+  return kExitOk;
+}
+
+}  // namespace caption::cli

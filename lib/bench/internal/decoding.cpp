@@ -1,0 +1,46 @@
+#include "bench/internal/decoding.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/math.h"
+
+namespace caption::bench {
+
+Decoding decode_together(
+    engine::Engine& engine, std::vector<engine::Request> requests,
+    const std::function<void(std::int64_t, const engine::Request&)>& on_submit) {
+  std::int64_t prompt_tokens = engine.stats().prefill_tokens;
+  for (const engine::Request& request : requests) prompt_tokens += std::ssize(request.prompt_ids);
+  for (const engine::Request& request : requests) {
+    const engine::RequestId id = engine.submit(request);
+    if (on_submit) on_submit(static_cast<std::int64_t>(id), request);
+  }
+  while (engine.stats().prefill_tokens < prompt_tokens) engine.step();
+  const engine::EngineStats before = engine.stats();
+  Decoding decoding;
+  std::vector<engine::Completion> completions;
+  const Stopwatch watch;
+  while (completions.empty()) completions = engine.step();
+  decoding.seconds = as_double(watch.elapsed_us()) / 1e6;
+  const engine::EngineStats after = engine.stats();
+  decoding.num_steps = after.steps - before.steps;
+  decoding.num_tokens = after.decode_tokens - before.decode_tokens;
+  decoding.num_accepted = after.accepted_tokens - before.accepted_tokens;
+  while (!engine.idle()) {
+    for (engine::Completion& completion : engine.step()) {
+      completions.push_back(std::move(completion));
+    }
+  }
+  std::sort(completions.begin(), completions.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  for (engine::Completion& completion : completions) {
+    if (completion.error.has_value()) throw Error(*completion.error);
+    decoding.outputs.push_back(std::move(completion.output_ids));
+  }
+  return decoding;
+}
+
+}  // namespace caption::bench

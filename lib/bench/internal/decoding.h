@@ -1,0 +1,29 @@
+// bench/internal/decoding.h: the time in which requests decode together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace caption::bench {
+
+using Ids = std::vector<std::int32_t>;
+
+// Decoding of all sequences together, from the last prompt's end to the first output's end.
+struct Decoding {
+  double seconds = 0;
+  std::int64_t num_steps = 0;
+  std::int64_t num_tokens = 0;
+  std::int64_t num_accepted = 0;
+  std::vector<Ids> outputs;  // whole, in the order of submission
+};
+
+// Runs the requests to their ends. `on_submit` is called with the number of each (DraftQuery) when
+// it is submitted, and with it; may be empty. Throws the error of a request that failed.
+Decoding decode_together(
+    engine::Engine& engine, std::vector<engine::Request> requests,
+    const std::function<void(std::int64_t, const engine::Request&)>& on_submit = {});
+
+}  // namespace caption::bench

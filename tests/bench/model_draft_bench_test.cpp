@@ -1,0 +1,116 @@
+// Decodes with drafts of models on small random decoders. No times are asserted.
+#include "bench/model_draft_bench.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/thread_pool.h"
+#include "base/json.h"
+#include "model/random_model.h"
+
+namespace caption::bench {
+namespace {
+
+model::DecoderSpec shape_of(std::int64_t num_layers) {
+  return {.num_layers = num_layers,
+          .hidden = 64,
+          .intermediate = 128,
+          .num_heads = 4,
+          .num_kv_heads = 2,
+          .head_dim = 16,
+          .vocab = 320,
+          .max_positions = 1024,
+          .qk_norm = true};
+}
+
+DraftBenchOptions small_options(DType kv_dtype) {
+  DraftBenchOptions options;
+  options.batches = {1, 3};
+  options.agreements = {kOwnGuesses, 0, 0.9};
+  options.prompt_tokens = 5;
+  options.output_tokens = 60;
+  options.engine = {.max_num_batched_tokens = 64, .kv_cache_bytes = 8 << 20, .kv_dtype = kv_dtype};
+  return options;
+}
+
+void check(const std::vector<ModelDraftRow>& rows, double least_own_tokens_per_step) {
+  REQUIRE(rows.size() == 18);  // 2 batches, 3 agreements, 3 depths
+  for (const ModelDraftRow& row : rows) {
+    CAPTURE(row.batch);
+    CAPTURE(row.agreement);
+    CAPTURE(row.depth);
+    CHECK(row.outputs_are_equal);
+    CHECK(row.tokens_per_s > 0);
+    CHECK(row.plain_tokens_per_s > 0);
+    CHECK(row.tokens_per_step >= 1);
+    if (row.agreement == 0) CHECK(row.tokens_per_step < 1.1);
+    if (row.agreement != kOwnGuesses) CHECK(row.formula_ratio > 0);
+    if (row.depth == kAdaptiveDepth) continue;
+    CHECK(row.tokens_per_step <= 1 + row.depth);
+    if (row.agreement == kOwnGuesses) {
+      CHECK(row.tokens_per_step > least_own_tokens_per_step);
+    }
+    if (row.agreement == 0.9) CHECK(row.tokens_per_step > 1.3);
+  }
+}
+
+TEST_SUITE("bench/model_draft_bench") {
+  TEST_CASE("layers that nearly return their input are found, and their guesses are accepted") {
+    ThreadPool pool{1};
+    Stream stream{pool};
+    const std::vector<std::int32_t> faint = {2, 3, 4, 5, 6};
+    for (const DType kv_dtype : {DType::kF32, DType::kI8}) {
+      const std::unique_ptr<model::Decoder> decoder =
+          model::make_random_decoder(stream, shape_of(9), weights::WeightFormat::kBF16, 3, faint);
+      ModelDraftOptions options;
+      options.common = small_options(kv_dtype);
+      options.depths = {1, 4, kAdaptiveDepth};
+      const LayersFound found = find_layers(*decoder, stream, options.common);
+      REQUIRE(found.layers.pays());
+      for (const std::int32_t layer : found.layers.layers) {
+        CHECK(std::count(faint.begin(), faint.end(), layer) == 1);
+      }
+      CHECK(found.layers.layers.size() >= 4);
+      CHECK(found.layers.acceptance > 0.7);
+      CHECK(found.seconds > 0);
+      const std::vector<ModelDraftRow> rows =
+          bench_model_drafts(*decoder, stream, make_self_draft(found.layers.layers), options);
+      check(rows, 1.5);
+      const std::string table = to_table("tiny", rows);
+      CHECK(table.starts_with("tiny\n"));
+      CHECK(table.find("DIFFER") == std::string::npos);
+      const JsonObject json =
+          JsonObject::parse(to_json("tiny", rows), "json", ErrorCode::kInternal);
+      CHECK(json.get_objects("rows").size() == rows.size());
+    }
+  }
+
+  TEST_CASE("where every layer matters nothing is left out") {
+    ThreadPool pool{1};
+    Stream stream{pool};
+    const std::unique_ptr<model::Decoder> decoder =
+        model::make_random_decoder(stream, shape_of(4), weights::WeightFormat::kBF16, 3);
+    CHECK_FALSE(find_layers(*decoder, stream, small_options(DType::kF32)).layers.pays());
+  }
+
+  TEST_CASE("a second decoder's guesses change no output") {
+    ThreadPool pool{1};
+    Stream stream{pool};
+    const std::unique_ptr<model::Decoder> decoder =
+        model::make_random_decoder(stream, shape_of(3), weights::WeightFormat::kBF16, 3);
+    const std::unique_ptr<model::Decoder> second =
+        model::make_random_decoder(stream, shape_of(1), weights::WeightFormat::kBF16, 4);
+    ModelDraftOptions options;
+    options.common = small_options(DType::kBF16);
+    options.depths = {1, 4, kAdaptiveDepth};
+    check(bench_model_drafts(*decoder, stream, make_second_decoder(*second, stream, 0.3), options),
+          0.99);
+  }
+}
+
+}  // namespace
+}  // namespace caption::bench
