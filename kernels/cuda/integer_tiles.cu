@@ -10,6 +10,8 @@
 //
 // Traffic    of a block 256 bytes of codes, or 128 of 4 bits, and 128 of x per column from L2 for
 //            32,768 products. Neighbouring blocks share their features, then their rows of x.
+// Issued     per stage and warp of a large block 93 instructions and 32 IMMA, of 4 bits 346 and 64
+//            (sm_80, nvcc 13.0).
 // Measured on no GPU.
 #include "kernels/cuda/code_tiles.cuh"
 #include "kernels/cuda/numbers.cuh"
