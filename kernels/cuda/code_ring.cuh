@@ -196,5 +196,9 @@ void multiply_code_tiles(Stream& stream, const CodeParams& params, CodeKind kind
                          CodeBlocks blocks);
 // By forms of kInt8A8 and kInt4A8.
 void multiply_integers(Stream& stream, const CodeParams& params, CodeKind kind);
+// The same with the same bits, for any number of rows. `dtype` is that of PackedCodes, `blocks` is
+// not kFewRows.
+void multiply_integer_tiles(Stream& stream, const CodeParams& params, CodeKind kind, DType dtype,
+                            CodeBlocks blocks);
 
 }  // namespace caption::kernels::cuda

@@ -16,16 +16,10 @@
 #include <type_traits>
 
 #include "kernels/cuda/code_fragments.cuh"
-#include "kernels/cuda/code_ring.cuh"
-#include "kernels/cuda/tile_block.cuh"
+#include "kernels/cuda/code_tiles.cuh"
 
 namespace caption::kernels::cuda {
 namespace {
-
-struct CodeTilesParams {
-  CodeParams codes;
-  int row_blocks;
-};
 
 // Where a thread's copies of a stage come from. A warp copies a tile of codes and its numbers.
 template <int kXUnits>
@@ -41,6 +35,7 @@ struct CodeSources {
 
 template <class T, CodeKind kKind, class S>
 struct CodeTiles {
+  using Shape = S;
   static constexpr int kThreads = S::kThreads;
   using Params = CodeTilesParams;
   using Fragments = CodeFragments<T, kKind>;
@@ -323,10 +318,6 @@ struct CodeTiles {
   }
 };
 
-// Large blocks that are enough for the multiprocessors of most cards; with fewer, small ones are
-// more.
-constexpr std::int64_t kEnoughBlocks = 96;
-
 // Shared memory allows a block 99 KiB on sm_86 and sm_89, and 64 KiB on sm_75, whose type is f16.
 template <class T, CodeKind kKind>
 struct Shapes {
@@ -340,33 +331,10 @@ struct Shapes<F16, kKind> {
   using Small = GemmShape<2, 4, 2, 2, 2>;
 };
 
-// Divides the layer among blocks of a shape.
-template <class S>
-CodeTilesParams divided(CodeParams params) {
-  divide_parts(params.parts, S::kBlockTiles * kTileSize / (params.is_swiglu ? 2 : 1));
-  return {.codes = params, .row_blocks = (params.rows + S::kBlockRows - 1) / S::kBlockRows};
-}
-
-std::int64_t count_blocks(const CodeTilesParams& params) {
-  return std::int64_t{params.codes.parts.blocks} * params.row_blocks;
-}
-
 template <class T, CodeKind kKind>
 void launch_tiles(Stream& stream, const CodeParams& params, CodeBlocks blocks) {
-  using Large = typename Shapes<T, kKind>::Large;
-  using Small = typename Shapes<T, kKind>::Small;
-  const CodeTilesParams large = divided<Large>(params);
-  const bool fills_large =
-      3 * params.rows > 2 * Large::kBlockRows && count_blocks(large) >= kEnoughBlocks;
-  const bool is_large =
-      blocks == CodeBlocks::kLarge || (blocks == CodeBlocks::kAsNeeded && fills_large);
-  if (is_large) {
-    return launch<CodeTiles<T, kKind, Large>>(
-        stream, {.x = static_cast<unsigned>(count_blocks(large))}, large);
-  }
-  const CodeTilesParams small = divided<Small>(params);
-  launch<CodeTiles<T, kKind, Small>>(stream, {.x = static_cast<unsigned>(count_blocks(small))},
-                                     small);
+  launch_tiles<CodeTiles<T, kKind, typename Shapes<T, kKind>::Large>,
+               CodeTiles<T, kKind, typename Shapes<T, kKind>::Small>>(stream, params, blocks);
 }
 
 template <class T>

@@ -31,14 +31,14 @@ struct DenseLayer {
 void multiply_rows(Stream& stream, const DenseLayer& layer);
 // By forms of Layout::kTiles.
 void multiply_tiles(Stream& stream, const DenseLayer& layer);
-// Which blocks multiply by codes in groups, which changes no bit.
+// Which blocks multiply by codes, which changes no bit.
 enum class CodeBlocks {
   kAsNeeded,  // by the numbers of rows and features
-  kFewRows,   // kernels/cuda/multiply_codes.cu
-  kSmall,     // kernels/cuda/code_tiles.cu
+  kFewRows,   // kernels/cuda/multiply_codes.cu or multiply_integers.cu
+  kSmall,     // kernels/cuda/code_tiles.cu or integer_tiles.cu
   kLarge,
 };
-// By forms of Layout::kCodes. Codes with integer products have blocks for few rows only.
+// By forms of Layout::kCodes.
 void multiply_codes(Stream& stream, const DenseLayer& layer,
                     CodeBlocks blocks = CodeBlocks::kAsNeeded);
 

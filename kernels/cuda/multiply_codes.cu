@@ -21,7 +21,7 @@ namespace caption::kernels::cuda {
 namespace {
 
 constexpr int kSliceColumns = 512;
-constexpr int kMostCodeRows = 32;  // of MultiplyCodes; one block's, so that codes are read once
+constexpr int kMostCodeRows = 32;  // of blocks for few rows; one block's, which reads codes once
 
 // Scales of the features f = lane / 4 and f + 8, and their offsets.
 struct GroupNumbers {
@@ -254,15 +254,19 @@ void multiply_codes(Stream& stream, const DenseLayer& layer, CodeBlocks blocks) 
   const CodedRows x = code_rows(stream, layer.x, first,
                                 stream.scratch(coded_rows_bytes(first.shape, layer.x.dim(0))));
   const CodeParams params = code_params(layer, first.shape, x);
-  if (has_integer_products(first.shape.kind)) {
-    multiply_integers(stream, params, first.shape.kind);
-  } else if (blocks == CodeBlocks::kAsNeeded ? params.rows > kMostCodeRows
-                                             : blocks != CodeBlocks::kFewRows) {
-    multiply_code_tiles(stream, params, first.shape.kind, first.dtype, blocks);
+  const CodeKind kind = first.shape.kind;
+  const bool is_integer = has_integer_products(kind);
+  const bool is_few = blocks == CodeBlocks::kAsNeeded ? params.rows <= kMostCodeRows
+                                                      : blocks == CodeBlocks::kFewRows;
+  if (!is_few) {
+    const auto multiply = is_integer ? multiply_integer_tiles : multiply_code_tiles;
+    multiply(stream, params, kind, first.dtype, blocks);
+  } else if (is_integer) {
+    multiply_integers(stream, params, kind);
   } else if (first.dtype == DType::kBF16) {
-    launch_kind<BF16>(stream, params, first.shape.kind);
+    launch_kind<BF16>(stream, params, kind);
   } else {
-    launch_kind<F16>(stream, params, first.shape.kind);
+    launch_kind<F16>(stream, params, kind);
   }
 }
 

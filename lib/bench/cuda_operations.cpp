@@ -7,15 +7,15 @@
 #include "bench/cuda_prediction.h"
 #include "bench/internal/attention_work.h"
 #include "bench/internal/cuda_codes.h"
+#include "bench/internal/cuda_integers.h"
 #include "bench/internal/kernel_record.h"
 #include "bench/profile_report.h"
 
 namespace caption::bench {
 namespace {
 
-constexpr double kTile = 16;            // features, and columns, of a product's first operand
-constexpr double kProductRows = 8;      // rows of x of a product
-constexpr double kProductFlops = 4096;  // FLOPs of an m16n8k16
+constexpr double kTile = 16;        // features, and columns, of a product's first operand
+constexpr double kProductRows = 8;  // rows of x of a product
 constexpr double kWeightBytes = 2;
 // The same of a tower's MLP: model/internal/vit_tower.h.
 constexpr std::int64_t kMlpRows = 1152;
@@ -82,11 +82,13 @@ class Counter {
   // A dense layer of `rows` rows of f32.
   void multiply(const std::string& operation, std::int64_t rows, const DenseShape& layer,
                 std::int64_t calls) {
-    const CudaWork call = has_codes(layer.format) ? launch_codes(card_, rows, layer)
-                          : rows <= kMostFewRows  ? launch_few_rows(rows, layer)
-                                                  : launch_tile_gemm(rows, layer);
+    const CudaWork call = has_integer_products(layer.format) ? launch_integers(card_, rows, layer)
+                          : has_codes(layer.format)          ? launch_codes(card_, rows, layer)
+                          : rows <= kMostFewRows             ? launch_few_rows(rows, layer)
+                                                             : launch_tile_gemm(rows, layer);
     CudaWork work{.operation = operation, .kernel = call.kernel};
     work.bytes_in_flight = call.bytes_in_flight;
+    work.product_flops = call.product_flops;
     add_scaled(work, call, as_double(calls));
     work.calls = calls;
     add(works_, work);
@@ -257,11 +259,6 @@ void count_piece(Counter& counter, const model::DecoderSpec& shape, std::int64_t
 }
 
 }  // namespace
-
-bool is_predicted(weights::WeightFormat weights) {
-  const MatrixFormat format = matrix_format(weights, weights::Role::kDecoderLinear);
-  return format != MatrixFormat::kInt8Row && format != MatrixFormat::kInt4A8;
-}
 
 std::vector<CudaWork> list_operations(const CudaCard& card, const model::DecoderSpec& shape,
                                       const CudaStep& step, weights::WeightFormat weights) {

@@ -5,7 +5,7 @@
 //                  a multiprocessor receives them once in kLatency (Little's law)
 //   L2 bytes       between L2 and multiprocessors, of every block
 //   wavefronts     of shared memory and L1, one per clock and multiprocessor
-//   products       m16n8k16 of tensor cores
+//   products       m16n8k16 of tensor cores, or m16n8k32 of integers, which take as long
 //   instructions   of warps, four per clock and multiprocessor
 // and kLaunchSeconds, or kGraphLaunchSeconds in a decode step, which the engine launches as a graph
 // (engine/internal/step_graphs.h); tensor cores and instructions need four warps of a
@@ -19,8 +19,9 @@
 // The operations are those that model::TransformerDecoder issues for a step, and sample_rows(),
 // which chooses the tokens; a test compares their numbers with a profile. Dense layers launch
 // kernels/cuda/few_rows.cu for at most 16 rows, and kernels/cuda/tile_gemm.cu for more; of codes,
-// kernels/cuda/multiply_codes.cu for at most 32 and kernels/cuda/code_tiles.cu for more. Attention
-// on tensor cores is counted in bench/internal/attention_work.h.
+// kernels/cuda/multiply_codes.cu for at most 32 and kernels/cuda/code_tiles.cu for more; with
+// activations of 8 bits kernels/cuda/multiply_integers.cu and kernels/cuda/integer_tiles.cu.
+// Attention on tensor cores is counted in bench/internal/attention_work.h.
 // Instructions per product, warps of a multiprocessor and bytes in flight are those of
 // kernels/cuda/resources.json. An operation for which the record has no kernel that this file knows
 // is counted at its least, bytes and products alone, and named. Instructions of element-wise
@@ -67,7 +68,7 @@ struct CudaCard {
   double clocks_per_product;
 
   double clocks_per_s() const { return num_sms * clock_hz; }  // summed over multiprocessors
-  // 4,096 operations of a product.
+  // 4,096 operations of a product; of integers 8,192, at twice this rate.
   double flops_per_s() const { return 4 * 4096 * clocks_per_s() / clocks_per_product; }
 };
 
@@ -86,11 +87,12 @@ struct CudaWork {
   double l2_bytes = 0;
   double wavefronts = 0;
   double products = 0;
-  double instructions = 0;     // per warp, summed over warps
-  double bytes_in_flight = 0;  // per multiprocessor; 0: not stated
-  double blocks = 0;           // per launch; 0: they fill the card
-  double warps = 0;            // that are on a multiprocessor; 0: four or more
-  double wait_seconds = 0;     // for loads that nothing covers
+  double product_flops = 4096;  // operations of a product
+  double instructions = 0;      // per warp, summed over warps
+  double bytes_in_flight = 0;   // per multiprocessor; 0: not stated
+  double blocks = 0;            // per launch; 0: they fill the card
+  double warps = 0;             // that are on a multiprocessor; 0: four or more
+  double wait_seconds = 0;      // for loads that nothing covers
 };
 
 struct CudaTime {
@@ -111,12 +113,8 @@ struct CudaStep {
   bool is_graph() const { return new_tokens == 1; }
 };
 
-// Whether the kernels of a format are modelled: 16 bits (for which f32 counts, too), and codes
-// multiplied by activations of 16 bits.
-bool is_predicted(weights::WeightFormat weights);
-
 // The operations of a step with 16-bit pages, each kind once, in their order; text alone, without
-// adapters. `weights` is_predicted().
+// adapters. f32 is taken for 16 bits.
 std::vector<CudaWork> list_operations(const CudaCard& card, const model::DecoderSpec& shape,
                                       const CudaStep& step,
                                       weights::WeightFormat weights = weights::WeightFormat::kBF16);
@@ -130,8 +128,7 @@ std::vector<CudaWork> list_tower_operations(const CudaCard& card, const model::V
 // 8,192.
 std::vector<CudaStep> predicted_steps();
 
-// A table per step. Throws Error(kUsage) for an unknown card and for weights that are not
-// predicted.
+// A table per step. Throws Error(kUsage) for an unknown card.
 std::string prediction_table(std::string_view card_name, const std::string& subject,
                              const model::DecoderSpec& shape,
                              weights::WeightFormat weights = weights::WeightFormat::kBF16);

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "bench/cuda_prediction.h"
 #include "bench/internal/cuda_codes.h"
+#include "bench/internal/cuda_integers.h"
 #include "bench/internal/report_parts.h"
 
 namespace caption::bench {
@@ -28,7 +29,7 @@ Cells cells_of(const CudaCard& card, const CudaWork& work) {
           work.kernel.empty() ? kNoKernel : work.kernel,
           std::to_string(work.launches),
           bytes_text(work.dram_bytes),
-          work.products > 0 ? format_si(4096 * work.products) : "-",
+          work.products > 0 ? format_si(work.product_flops * work.products) : "-",
           format_number(time.seconds * 1e6),
           std::string(time.limit),
           format_percent(time.share)};
@@ -118,14 +119,10 @@ std::string step_table(const CudaCard& card, const std::string& step, bool is_gr
 std::string prediction_table(std::string_view card_name, const std::string& subject,
                              const model::DecoderSpec& shape, weights::WeightFormat weights) {
   const CudaCard& card = require_card(card_name);
-  if (!is_predicted(weights)) {
-    throw Error(ErrorCode::kUsage, "bench: --predict has no figures of " +
-                                       std::string(weights::describe(weights)) +
-                                       " weights; it has those of bf16, int8, int4, nf4 and awq");
-  }
   const MatrixFormat format = matrix_format(weights, weights::Role::kDecoderLinear);
+  const bool is_quantised = has_codes(format) || has_integer_products(format);
   std::string text =
-      title(card, subject, has_codes(format) ? std::string(weights::describe(weights)) : "16-bit");
+      title(card, subject, is_quantised ? std::string(weights::describe(weights)) : "16-bit");
   for (const CudaStep& step : predicted_steps()) {
     text += step_table(card, step.name, step.is_graph(), shape.num_layers,
                        list_operations(card, shape, step, weights));

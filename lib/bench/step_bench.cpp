@@ -26,7 +26,6 @@ constexpr std::int32_t kTopK = 50;
 constexpr int kProfiledSteps = 3;
 // Steps of a kind take about so long together; one is timed if it takes longer.
 constexpr double kStepsSeconds = 1;
-constexpr double kProductFlops = 4096;  // of an m16n8k16
 
 std::int32_t to_i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
@@ -171,7 +170,7 @@ void add_prediction(const CudaCard& card, const model::DecoderSpec& spec, Measur
     const CudaTime time = predict(card, work);
     measured.predicted_s += time.seconds;
     measured.dram_bytes += work.dram_bytes;
-    measured.flops += kProductFlops * work.products;
+    measured.flops += work.product_flops * work.products;
     const auto found =
         std::find_if(measured.operations.begin(), measured.operations.end(),
                      [&](const StepOperation& one) { return one.operation == work.operation; });

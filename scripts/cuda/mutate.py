@@ -2,7 +2,7 @@
 """Breaks the CUDA kernels one place at a time and asks the tests on the emulator to notice.
 
     scripts/cuda/mutate.py [--build build/auto] [--jobs 2] [--sample N] [--seed S] [--quick]
-                           [--list] [NAME.cu NAME.cuh ...]
+                           [--again] [--list] [NAME.cu NAME.cuh ...]
 
 A mutation replaces one operator, barrier, wait or bound of a file in kernels/cuda. A source that
 includes the file is compiled as the build compiles it, but with -O1, linked in the place of the
@@ -11,6 +11,9 @@ failure; where they pass, the next such source follows, and after the last one t
 With `--quick` what the suites do not notice counts as not noticed, without a run of the whole test.
 `--sample` takes N mutations of each file, which depend on the seed and on the mutations alone.
 `--list` only prints the mutations.
+
+Verdicts are kept in BUILD/mutations.jsonl, so that an interrupted run goes on: what was noticed is not
+judged again until its file changes. `--again` judges everything.
 
 A mutation that no test notices must be equivalent: then scripts/cuda/equivalent_mutations.tsv has a
 line for it, with the reason (columns: file, the line, the mutated line, why). Exits with 1 when a
@@ -42,11 +45,13 @@ WAIT_SECONDS = 3600  # for a test that waits for ever
 # entry that lacks a suite costs time only.
 SUITES = {
     "activation": "elementwise", "attend": "attention,cuda/paged_attention",
-    "attention": "attention,cuda/paged_attention", "code_rows": "codes", "convert": "convert",
-    "depthwise": "vision", "embedding": "embedding", "few_rows": "linear,cuda/linear_output,"
-    "cuda/norm_linear", "grid_patches": "vision", "kv_write": "kv_write",
-    "linear": "linear,cuda/codes", "math_test": "math", "merge_patches": "vision",
-    "multiply_": "codes,cuda/linear", "norm": "norm,cuda/norm_linear", "pack_codes": "codes",
+    "attention": "attention,cuda/paged_attention", "code_rows": "codes,cuda/integer_tiles",
+    "code_tiles": "codes", "convert": "convert", "depthwise": "vision", "embedding": "embedding",
+    "few_rows": "linear,cuda/linear_output,cuda/norm_linear", "grid_patches": "vision",
+    "integer_tiles": "integer_tiles", "kv_write": "kv_write", "linear": "linear,cuda/codes",
+    "math_test": "math", "merge_patches": "vision", "multiply_codes": "codes,cuda/integer_tiles",
+    "multiply_integers": "codes,cuda/integer_tiles", "multiply_rows": "linear,cuda/linear_output",
+    "norm": "norm,cuda/norm_linear", "pack_codes": "codes", "peak_rate": "peak_rate",
     "place_codes": "codes", "pool_2d": "vision", "resize": "vision", "rope.cu": "rope",
     "rope_kv": "rope_kv_write", "round_rows": "linear,cuda/norm_linear", "rows": "elementwise",
     "sample_rows": "sample_rows", "swiglu": "elementwise",
@@ -101,6 +106,13 @@ def mutations_of(path: Path) -> list[Mutation]:
                     mutation = Mutation(path.name, number, code.strip(), after.strip())
                     found[mutation.line, mutation.after] = mutation
     return list(found.values())
+
+
+def mutated_text(mutation: Mutation) -> str:
+    """The text of a file with a mutation."""
+    lines = (KERNELS / mutation.file).read_text(encoding="utf-8").split("\n")
+    lines[mutation.line - 1] = mutation.after
+    return "\n".join(lines)
 
 
 class Build:
@@ -187,9 +199,7 @@ def run(build: Build, mutation: Mutation, folder: Path, is_quick: bool) -> str |
     """Returns how the mutation was noticed, or None."""
     shutil.copytree(KERNELS, folder / "kernels" / "cuda")
     mutated = folder / "kernels" / "cuda" / mutation.file
-    lines = mutated.read_text(encoding="utf-8").split("\n")
-    lines[mutation.line - 1] = mutation.after
-    mutated.write_text("\n".join(lines), encoding="utf-8")
+    mutated.write_text(mutated_text(mutation), encoding="utf-8")
     compiled: list[str] = []
     for name in build.includers(mutation.file):
         if not compile_source(build, name, folder):
@@ -208,6 +218,26 @@ def sample(mutations: list[Mutation], count: int, seed: int) -> list[Mutation]:
     return sorted(sorted(mutations, key=key)[:count], key=lambda m: m.line)
 
 
+def hash_of(m: Mutation) -> str:
+    """Of the mutated file without comments and white space."""
+    text = re.sub(r"//[^\n]*", "", mutated_text(m))
+    return hashlib.sha256(f"{m.file} {' '.join(text.split())}".encode()).hexdigest()
+
+
+def read_verdicts(path: Path) -> dict[str, str]:
+    """How mutations were noticed, by hash_of()."""
+    if not path.exists():
+        return {}
+    verdicts = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {verdict["hash"]: verdict["how"] for verdict in verdicts}
+
+
+def write_verdict(path: Path, m: Mutation, how: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        verdict = {"hash": hash_of(m), "file": m.file, "line": m.before, "mutated": m.after, "how": how}
+        file.write(json.dumps(verdict) + "\n")
+
+
 def read_equivalent() -> dict[tuple[str, str, str], str]:
     rows = [line.split("\t") for line in EQUIVALENT.read_text(encoding="utf-8").splitlines()
             if line and not line.startswith("#")]
@@ -222,6 +252,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="of each file")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="only the suites of a source")
+    parser.add_argument("--again", action="store_true", help="judge what was noticed before, too")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
@@ -241,10 +272,17 @@ def main() -> int:
     equivalent = read_equivalent()
     counts = {"noticed": 0, "equivalent": 0, "does not compile": 0, "NOT NOTICED": 0}
     breaches = []
+    kept = build.folder / "mutations.jsonl"
+    verdicts = {} if arguments.again else read_verdicts(kept)
 
     def judge(m: Mutation) -> tuple[Mutation, str | None]:
+        if (how := verdicts.get(hash_of(m))) is not None:
+            return m, how
         with tempfile.TemporaryDirectory() as folder:
-            return m, run(build, m, Path(folder), arguments.quick)
+            how = run(build, m, Path(folder), arguments.quick)
+        if how is not None:
+            write_verdict(kept, m, how)
+        return m, how
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for m, how in pool.map(judge, mutations):

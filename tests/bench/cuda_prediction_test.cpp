@@ -200,16 +200,51 @@ TEST_SUITE("bench/cuda_prediction") {
     }
     CHECK(prediction_table("t4", "small", kShape, WeightFormat::kNf4).find("nf4") !=
           std::string::npos);
-    CHECK_THROWS_WITH_AS(prediction_table("t4", "small", kShape, WeightFormat::kW8A8),
-                         doctest::Contains("has no figures of"), Error);
   }
 
-  TEST_CASE("prefill with codes of 4 bits keeps tensor cores busy for most of the time") {
+  TEST_CASE("with 8-bit activations blocks of few rows or of many multiply integers") {
+    using weights::WeightFormat;
+    for (const auto& [format, kind] :
+         {std::pair{WeightFormat::kW8A8, 3}, {WeightFormat::kW4A8, 4}}) {
+      CAPTURE(kind);
+      model::DecoderSpec shape = kShape;
+      shape.hidden = 24576;  // large blocks for 128 rows
+      for (const char* const card : {"t4", "l4"}) {
+        for (const std::int64_t rows : {1, 32, 33, 64, 128}) {
+          CAPTURE(rows);
+          const CudaStep step{.new_tokens = rows, .context_tokens = rows};
+          for (const CudaWork& work : list_operations(*find_cuda_card(card), shape, step, format)) {
+            if (work.operation != "linear_add down") continue;
+            const std::string of_kind = "<(CodeKind)" + std::to_string(kind);
+            const std::string kernel = rows <= 32   ? "MultiplyIntegers" + of_kind
+                                       : rows <= 64 ? "IntegerTiles" + of_kind + ", GemmShape<2, 4"
+                                                    : "IntegerTiles" + of_kind + ", GemmShape<4, 8";
+            CHECK(work.kernel.starts_with(kernel));
+            CHECK(work.launches == 3 * 2);
+            // Of 16 features, 8 rows and 32 columns.
+            CHECK(work.products >= rows / 8 * 24576 / 16 * 160 / 32 * 3);
+            CHECK(work.product_flops == 8192);
+            CHECK(work.instructions > work.products);
+            if (std::string_view(card) == "t4") continue;  // whose L2 does not hold the rows
+            // 8 bits per weight and a scale per row, or 4.125; the last tile is not full.
+            const double bits = (work.dram_bytes / 3 - 4 * 24576) * 8 / (24576 * 160);
+            CHECK(bits >= (kind == 3 ? 8 : 4.125));
+            CHECK(bits < 1.25 * (kind == 3 ? 8 : 4.125));
+          }
+        }
+      }
+    }
+    CHECK(prediction_table("t4", "small", kShape, WeightFormat::kW8A8).find("w8a8") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("prefill with codes keeps tensor cores busy for most of the time") {
     const std::optional<model::Blueprint> qwen3_8b = plan::find_known_model("qwen3-8b");
     REQUIRE(qwen3_8b.has_value());
     const CudaStep step{.new_tokens = 4608, .context_tokens = 4608};
     for (const char* const name : {"t4", "l4", "a100"}) {
-      for (const auto format : {weights::WeightFormat::kNf4, weights::WeightFormat::kInt4}) {
+      for (const auto format : {weights::WeightFormat::kNf4, weights::WeightFormat::kInt4,
+                                weights::WeightFormat::kW8A8, weights::WeightFormat::kW4A8}) {
         CAPTURE(name);
         const CudaCard& card = *find_cuda_card(name);
         double seconds = 0;

@@ -40,6 +40,7 @@ constexpr Case kCases[] = {{1, 1, 0, 1, 1, 1},
                            {1, 67, 259, 2, 1, 72, DType::kF16, 80},
                            {2, 3, 65, 2, 2, 80, DType::kBF16, 176},
                            {1, 5, 17, 1, 1, 96, DType::kF16},
+                           {2, 3, 65, 2, 1, 128, DType::kBF16},
                            // More splits than a thread folds at once.
                            {1, 2, 2309, 1, 1, 32, DType::kBF16}};
 

@@ -108,6 +108,7 @@ TEST_CASE("agrees with a double-precision loop over the keys as stored") {
       {2, 1, 256, {70}, {.dtype = DType::kF32, .page_tokens = 16, .window = 9}},
       {3, 1, 64, {65, 1, 0, 23}, {.dtype = DType::kBF16, .page_tokens = 7}},
       {2, 1, 128, {70}, {.dtype = DType::kF16, .page_tokens = 16}},
+      {4, 1, 128, {3, 66}, {.dtype = DType::kBF16, .page_tokens = 16}},
       {8, 1, 80, {32, 3}, {.dtype = DType::kF16, .page_tokens = 16}},
       {7, 1, 112, {37}, {.dtype = DType::kI8, .page_tokens = 16}},
       {20, 1, 32, {9}, {.dtype = DType::kBF16, .page_tokens = 64}},

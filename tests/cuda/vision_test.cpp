@@ -88,6 +88,17 @@ TEST_CASE("pooling has the CPU's bits, also over frames with class tokens betwee
   }
 }
 
+TEST_CASE("the greatest of zeros of both signs is the first") {
+  Tensor x(DType::kF32, {1, 4, 2, 1});
+  for (std::int64_t i = 0; i < 8; ++i) {
+    x.as<float>()[i] = i < 3 || i == 7 ? -0.0F : 0.0F;
+  }
+  check_same_bits({.tensor = std::move(x)}, Shape{1, 2, 1, 1},
+                  [](Stream& stream, ConstView from, View to) {
+                    kernels::pool_2d(stream, from, kernels::Pooling::kMax, 2, to);
+                  });
+}
+
 TEST_CASE("adaptive means have the CPU's bits over whole, overlapping and repeated windows") {
   struct Case {
     Grid grid;
