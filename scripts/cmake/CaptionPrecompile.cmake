@@ -1,6 +1,6 @@
 # Headers of std that most sources include, precompiled once for all targets of equal flags. A source still
-# includes what it uses: builds without precompiled headers find what is missing. Those are the presets asan,
-# tsan, fuzz and tidy, and by default builds with a compiler cache, which caches nothing of this unless it is
+# includes what it uses: builds without precompiled headers find what is missing. Those are the presets
+# package, asan, tsan, fuzz and tidy, and by default builds with a compiler cache, which caches nothing of this unless it is
 # told to (ccache: sloppiness = pch_defines,time_macros). CMAKE_DISABLE_PRECOMPILE_HEADERS decides.
 if(NOT DEFINED CMAKE_DISABLE_PRECOMPILE_HEADERS AND CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
