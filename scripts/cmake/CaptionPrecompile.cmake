@@ -1,7 +1,8 @@
 # Headers of std that most sources include, precompiled once for all targets of equal flags. A source still
-# includes what it uses: builds without precompiled headers find what is missing. Those are the presets asan,
-# tsan, fuzz and tidy, and by default builds with a compiler cache, which caches nothing of this unless it is
-# told to (ccache: sloppiness = pch_defines,time_macros). CMAKE_DISABLE_PRECOMPILE_HEADERS decides.
+# includes what it uses: builds without precompiled headers find what is missing. Those are the presets
+# package, asan, tsan, fuzz and tidy, and by default builds with a compiler cache, which caches nothing of
+# this unless it is told to (ccache: sloppiness = pch_defines,time_macros).
+# CMAKE_DISABLE_PRECOMPILE_HEADERS decides.
 if(NOT DEFINED CMAKE_DISABLE_PRECOMPILE_HEADERS AND CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
 endif()
@@ -10,8 +11,8 @@ set(_std_headers <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstdio
   <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <random> <set>
   <span> <sstream> <stdexcept> <string> <string_view> <thread> <unordered_map> <utility> <vector>)
 
-# <bits/char_traits.h> switches three warnings off, which a precompiled header of GCC forgets (GCC bug
-# 64117): they appear where they are known to be wrong. They stay on, and are no errors here.
+# <bits/char_traits.h> switches three warnings off by pragmas, which g++ 12 does not keep in a precompiled
+# header: they appear where std::string is known to be right. They stay on, and are no errors here.
 function(_caption_precompiled_warnings target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error=array-bounds

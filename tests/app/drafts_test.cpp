@@ -94,9 +94,9 @@ TEST_SUITE("app/drafts") {
     const std::string of_text =
         make_preset(folder.path() / "text.yaml", "  draft_video: false\n  num_draft_tokens: 3\n");
     const std::vector<Arguments> generations = {
-        {"--max-num-seqs", "1"},
-        {"--batching", "static", "--stop", "\xEB\x8B\xA4."},
-        {"--temperature", "0.9", "--seed", "7", "--repetition-penalty", "1.1"}};
+        {"--frames", "2", "--max-num-seqs", "1"},
+        {"--frames", "2", "--batching", "static", "--stop", "\xEB\x8B\xA4."},
+        {"--frames", "2", "--temperature", "0.9", "--seed", "7", "--repetition-penalty", "1.1"}};
     const std::vector<Arguments> drafts = {
         {"--preset", forced, "--draft-model", demo_model().string()},
         {"--preset", forced, "--draft-model", small},
@@ -216,8 +216,8 @@ TEST_SUITE("app/drafts") {
 
   TEST_CASE("captions with drafts are those without, greedy and drawn") {
     const std::vector<Arguments> generations = {
-        {"--max-num-seqs", "1"},
-        {"--temperature", "0.9", "--seed", "7", "--repetition-penalty", "1.1",
+        {"--frames", "2", "--max-num-seqs", "1"},
+        {"--frames", "2", "--temperature", "0.9", "--seed", "7", "--repetition-penalty", "1.1",
          "--no-repeat-ngram-size", "4"}};
     const std::vector<Arguments> methods = {{"--drafts", "ngram"},
                                             {"--drafts", "archive"},

@@ -169,8 +169,8 @@ TEST_SUITE("app/resume") {
       const TemporaryFolder folder;
       fill(folder.path() / "in", 40);
       const fs::path out = folder.path() / "c.jsonl";
-      const std::vector<std::string> command = {"run", "-o", out.string(),
-                                                (folder.path() / "in").string()};
+      const std::vector<std::string> command = {"run",      "-o", out.string(),
+                                                "--frames", "2",  (folder.path() / "in").string()};
       const pid_t child = start_cli(command, folder.path() / "err");
       wait_for_lines(out, 3);
       ::kill(child, signal);
@@ -190,13 +190,13 @@ TEST_SUITE("app/resume") {
     constexpr int kNumClips = 32;
     fill(folder.path() / "in", kNumClips);
     const fs::path out = folder.path() / "c.jsonl";
-    const std::vector<std::string> command = {"run", "-o", out.string(),
-                                              (folder.path() / "in").string()};
+    const std::vector<std::string> command = {"run",      "-o", out.string(),
+                                              "--frames", "2",  (folder.path() / "in").string()};
     std::mt19937 random(20);
     std::size_t num_before = 0;
     for (int round = 0; round < 6; ++round) {
       const pid_t child = start_cli(command, folder.path() / "err");
-      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 900));
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
       ::kill(child, SIGKILL);
       wait_for(child);
       if (!fs::exists(out)) continue;
@@ -208,7 +208,8 @@ TEST_SUITE("app/resume") {
     const auto captions = captions_of(out);
     CHECK(captions.size() == kNumClips);
     const fs::path whole = folder.path() / "whole.jsonl";
-    CHECK(run_cli({"run", "-o", whole.string(), (folder.path() / "in").string()}).exit_code == 0);
+    CHECK(run_cli({"run", "-o", whole.string(), "--frames", "2", (folder.path() / "in").string()})
+              .exit_code == 0);
     CHECK(captions == captions_of(whole));
   }
 }
