@@ -53,7 +53,7 @@ struct SelfDraft::State {
         pages_each(pages_of_guesses(options)),
         max_num_seqs(options.max_num_seqs),
         search(num_layers, [this](const Layers& left_out) { return cost_without(left_out); }),
-        scorer(engine, kTextTokens, num_guess_pages(options)) {}
+        scorer(engine, kTextTokens, std::max<std::int64_t>(1, num_guess_pages(options))) {}
 
   double cost_without(const Layers& left_out) const {
     const auto bytes = [&](const Layers& computed) {
