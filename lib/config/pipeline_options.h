@@ -26,6 +26,10 @@ std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
                             model::CaptionModel& model, model::CaptionModel* draft = nullptr);
 std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed);
 
+// Memory of the host for the evicted pages of each of `num_gpus` GPUs: engine.kv_host_bytes, and at
+// most a quarter of the machine's memory for all of them; 0 without the prefix cache.
+std::int64_t host_pages_bytes(const Preset& preset, const Machine& machine, int num_gpus);
+
 // Returns threads, reading, engine, adapters, sampling, stop strings and the system prompt. KV
 // pages get the memory that the model's weights and activations leave. Reserves the decoder's
 // activations, and those of the draft model, if there is one. Throws Error(kOutOfMemory) when no
