@@ -80,6 +80,11 @@ std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
                                  .draft = draft});
 }
 
+std::int64_t host_pages_bytes(const Preset& preset, const Machine& machine, int num_gpus) {
+  if (!preset.engine.prefix_cache) return 0;
+  return std::min(preset.engine.kv_host_bytes, machine.memory_bytes / kHostPagesShare / num_gpus);
+}
+
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
                                    model::CaptionModel& model, const Sha256& model_hash,
                                    const RunParts& parts) {
@@ -88,9 +93,8 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   options.read = read_options(preset);
   options.engine = engine_options(model.context(), preset,
                                   kv_cache_bytes(preset, machine, model, parts.draft), model_hash);
-  if (model.context().device.is_cuda() && preset.engine.prefix_cache) {
-    options.engine.host_pages_bytes = std::min(
-        preset.engine.kv_host_bytes, machine.memory_bytes / kHostPagesShare / parts.num_replicas);
+  if (model.context().device.is_cuda()) {
+    options.engine.host_pages_bytes = host_pages_bytes(preset, machine, parts.num_replicas);
   }
   options.drafts = draft_options(preset, parts.cancelled);
   options.vision_cache = {.folder = preset.engine.kv_cache_dir,

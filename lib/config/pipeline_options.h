@@ -28,6 +28,10 @@ std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
                             model::CaptionModel& model, model::CaptionModel* draft = nullptr);
 std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed);
 
+// Memory of the host for the evicted pages of each of `num_gpus` GPUs: engine.kv_host_bytes, and at
+// most a quarter of the machine's memory for all of them; 0 without the prefix cache.
+std::int64_t host_pages_bytes(const Preset& preset, const Machine& machine, int num_gpus);
+
 // What a run has besides the model on its first device.
 struct RunParts {
   int num_replicas = 1;

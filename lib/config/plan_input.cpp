@@ -8,6 +8,8 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/figures.h"
+#include "config/devices.h"
+#include "config/pipeline_options.h"
 #include "config/resolve.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/threads.h"
@@ -75,6 +77,10 @@ void set_card(const CudaDevice& device, plan::PlanInput& input) {
   set_cuda(input);
   input.device_name = device.name;
   input.memory_bytes = device.memory_bytes;
+}
+
+void limit_host_pages(const Preset& preset, const Machine& machine, plan::PlanInput& input) {
+  input.host_pages_bytes = host_pages_bytes(preset, machine, num_devices(preset, machine));
 }
 
 void set_host(const Preset& preset, const Machine& machine,

@@ -31,6 +31,9 @@ void set_prompt(const PromptTokens& tokens, plan::PlanInput& input);
 void set_card(const plan::Card& card, plan::PlanInput& input);
 void set_card(const CudaDevice& device, plan::PlanInput& input);
 
+// Limits the host's memory for evicted pages as a run on the GPUs of this machine does.
+void limit_host_pages(const Preset& preset, const Machine& machine, plan::PlanInput& input);
+
 // Sets the device to this machine's CPU, with its memory (`memory_bytes`, if given), and the memory
 // for KV pages as `run` chooses it. Leaves fixed_bytes and the rates as they are.
 void set_host(const Preset& preset, const Machine& machine,

@@ -74,6 +74,10 @@ void RunPlanner::set_device(const Preset& preset, plan::PlanInput& input) const 
     set_card(chosen_gpus(preset, run_.machine).front(), input);
   }
   input.memory_bytes = assumed_.memory_bytes.value_or(input.memory_bytes);
+  // The machine that a card which is not here will be in is not known.
+  if (assumed_.card.empty() && !run_.machine.cuda_devices.empty()) {
+    limit_host_pages(preset, run_.machine, input);
+  }
 }
 
 void RunPlanner::set_rates(plan::PlanInput& input) {

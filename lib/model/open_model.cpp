@@ -85,6 +85,22 @@ void require_tower(const ModelFolder& files) {
           "contains mmproj, beside it, or name this file as model.llm of a preset");
 }
 
+// Errors about parts that do not fit each other name no file: the parts are the folder's.
+std::unique_ptr<CaptionModel> open_family(const Family& family, const ModelFolder& files,
+                                          const JsonObject& config, weights::WeightFormat format,
+                                          Parts parts) {
+  try {
+    return family.open(files, config, format, std::move(parts));
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    const std::string folder = files.path().string();
+    const bool is_of_files =
+        error.code() == ErrorCode::kBadModel || error.code() == ErrorCode::kUnavailable;
+    if (!is_of_files || message.find(folder) != std::string::npos) throw;
+    throw Error(error.code(), folder + ": " + message);
+  }
+}
+
 }  // namespace
 
 const Family* find_family(std::string_view model_type) {
@@ -108,7 +124,7 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   add_adapters(parts, options.adapters);
   const std::string model_type = config.require_string("model_type");
   if (const Family* const family = find_family(model_type)) {
-    auto model = family->open(files, config, format, std::move(parts));
+    auto model = open_family(*family, files, config, format, std::move(parts));
     if (files.is_gguf() && options.opening == Opening::kToRun)
       report_codes(*model, files, config, format);
     return model;

@@ -1,9 +1,10 @@
 #include "pipeline/internal/archive_filler.h"
 
-#include <cstdint>
 #include <exception>
 #include <system_error>
 #include <utility>
+
+#include "pipeline/internal/caption_ids.h"
 
 namespace caption::pipeline {
 
@@ -33,13 +34,9 @@ ArchiveFiller::~ArchiveFiller() {
 }
 
 void ArchiveFiller::fill() {
-  const std::vector<std::int32_t> ends = model_.eos_ids();
   for (const std::string& caption : captions_) {
     if (ends_ || shared_.options.stop->load()) break;
-    std::vector<std::int32_t> ids = model_.tokenizer().encode(
-        caption, text::AddedTokens::kPlainText, {.beginning = false, .end = false});
-    if (!ends.empty()) ids.push_back(ends.front());
-    archive_->add(ids);
+    archive_->add(caption_ids(model_, caption));
   }
   captions_ = {};
 }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/sha256.h"
+#include "pipeline/internal/caption_ids.h"
 #include "records/file_name.h"
 #include "tensor/copy.h"
 #include "vision/preprocess.h"
@@ -125,11 +126,7 @@ CalibrationPrompt Reader::make_prompt(const EncodedClip& clip, const std::string
   }
   const auto answer = options_.answers.find({path, prompt.name});
   if (answer != options_.answers.end()) {
-    std::vector<std::int32_t> ids = model_.tokenizer().encode(
-        answer->second, text::AddedTokens::kPlainText, {.beginning = false, .end = false});
-    const std::vector<std::int32_t> stops = model_.eos_ids();
-    if (!stops.empty()) ids.push_back(stops.front());
-    append_answer(made, ids);
+    append_answer(made, caption_ids(model_, answer->second));
     clip_answers_.push_back(answer->second);
   }
   const std::int32_t last = *std::max_element(made.positions.begin(), made.positions.end());

@@ -340,6 +340,10 @@ CodedTensors find_bitsandbytes(const Checkpoint& file, const JsonObject& config)
     Module module(file, name);
     tensors.emplace(module.tensor("weight"), std::make_unique<RowTensor>(module));
   }
+  refuse_bare_codes(file, tensors, "I8", {"SCB"});
+  refuse_bare_codes(
+      file, tensors, "U8",
+      {"weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4"});
   return tensors;
 }
 

@@ -305,18 +305,58 @@ std::unique_ptr<CodedTensor> read_with(const CompressionScheme& scheme, const st
   return std::make_unique<IntTensor>(std::move(parts), scheme, module, reading.orders);
 }
 
+// Whether two blocks cut a matrix at the same rows and columns.
+bool cut_alike(ScaleBlock a, ScaleBlock b, const Shape& matrix) {
+  const auto whole = [&](ScaleBlock block) {
+    if (block.rows == 0 || block.rows > matrix[0]) block.rows = matrix[0];
+    if (block.columns == 0 || block.columns > matrix[1]) block.columns = matrix[1];
+    return block;
+  };
+  return whole(a).rows == whole(b).rows && whole(a).columns == whole(b).columns;
+}
+
+// The schemes of a module's format, those first that have act-order as the module's tensors do: one
+// without it would not miss weight_g_idx.
+std::vector<const CompressionScheme*> candidates(const std::string& name, const Reading& reading) {
+  std::vector<const CompressionScheme*> found;
+  for (const CompressionScheme& scheme : reading.schemes) {
+    if (has_format(reading.file, name, scheme.format)) found.push_back(&scheme);
+  }
+  const bool is_ordered = reading.file.has(name + ".weight_g_idx");
+  std::stable_partition(found.begin(), found.end(), [&](const CompressionScheme* scheme) {
+    return scheme->has_order == is_ordered;
+  });
+  return found;
+}
+
 // Returns the weight of a module by the first scheme that its tensors fit. Throws the error of the
-// first scheme of its format when they fit none.
+// first scheme of its format when they fit none, and Error(kUnavailable) when they fit two whose
+// scales are those of different blocks: `targets`, which is not read, would tell which of them it
+// is. Codes cannot: their columns are a multiple of a group's.
 std::unique_ptr<CodedTensor> read_module(const std::string& name, Reading& reading) {
   std::optional<Error> first;
-  for (const CompressionScheme& scheme : reading.schemes) {
-    if (!has_format(reading.file, name, scheme.format)) continue;
+  std::unique_ptr<CodedTensor> weight;
+  const CompressionScheme* fitting = nullptr;
+  for (const CompressionScheme* scheme : candidates(name, reading)) {
+    std::unique_ptr<CodedTensor> read;
     try {
-      return read_with(scheme, name, reading);
+      read = read_with(*scheme, name, reading);
     } catch (const Error& error) {
       if (!first) first = error;
+      continue;
     }
+    if (weight == nullptr) {
+      weight = std::move(read);
+      fitting = scheme;
+    }
+    if (scheme->format != CompressedFormat::kFloats) break;
+    if (cut_alike(fitting->block, scheme->block, weight->shape())) continue;
+    throw Error(ErrorCode::kUnavailable,
+                reading.file.where(name + ".weight_scale") +
+                    " fits two of config_groups, with different blocks, and this build does not "
+                    "read which of them targets the module; leave one of them");
   }
+  if (weight != nullptr) return weight;
   if (first) throw Error(*first);
   throw Error(ErrorCode::kBadModel, reading.file.name() + ": module " + quote_name(name) +
                                         " has a compressed weight, but none of config_groups "
@@ -336,6 +376,9 @@ CodedTensors find_compressed_tensors(const Checkpoint& file, const JsonObject& c
       if (tensors.contains(name + ".weight")) continue;
       tensors.emplace(name + ".weight", read_module(name, reading));
     }
+  }
+  for (const char* const dtype : {"I8", "F8_E4M3"}) {
+    refuse_bare_codes(file, tensors, dtype, {"weight_scale"});
   }
   return tensors;
 }

@@ -137,6 +137,7 @@ CodedTensors find_fp8(const Checkpoint& file, const JsonObject& config) {
           make_fp8_tensor(module, scales, block && !is_one && !is_per_row ? *block : shared));
     }
   }
+  refuse_bare_codes(file, tensors, "F8_E4M3", {"weight_scale_inv", "weight_scale"});
   return tensors;
 }
 

@@ -36,7 +36,7 @@ if(CAPTION_FUZZ)
 endif()
 if(_sanitizers)
   target_compile_options(caption_flags INTERFACE
-    -fsanitize=${_sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+    -fsanitize=${_sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   target_link_options(caption_flags INTERFACE -fsanitize=${_sanitizers})
   # With sanitizers on, GCC 12 takes values of std::optional that are set for uninitialised.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -4,8 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
 
 #include "bench/roofline.h"
+#include "config/pipeline_options.h"
 
 namespace caption::config {
 namespace {
@@ -59,6 +62,36 @@ TEST_SUITE("config/plan_input") {
       CHECK(best.int8_flops_per_s == 300e9);
       CHECK(best.num_threads == 2);
     }
+  }
+
+  TEST_CASE("evicted pages get a quarter of the machine's memory at most, in plans as in runs") {
+    constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+    Machine machine;
+    machine.memory_bytes = 8 * kGiB;
+    for (const int ordinal : {0, 1}) {
+      machine.cuda_devices.push_back({.name = "L4",
+                                      .ordinal = ordinal,
+                                      .compute_major = 8,
+                                      .compute_minor = 9,
+                                      .memory_bytes = 24 * kGiB});
+    }
+    Preset preset;
+    preset.device.type = DeviceType::kCuda;
+    preset.engine.prefix_cache = true;
+    const auto planned = [&](const std::string& devices, std::int64_t bytes) {
+      preset.device.devices = devices;
+      preset.engine.kv_host_bytes = bytes;
+      plan::PlanInput input;
+      input.host_pages_bytes = bytes;
+      limit_host_pages(preset, machine, input);
+      CHECK(input.host_pages_bytes == host_pages_bytes(preset, machine, devices == "all" ? 2 : 1));
+      return input.host_pages_bytes;
+    };
+    CHECK(planned("first", kGiB) == kGiB);
+    CHECK(planned("first", 4 * kGiB) == 2 * kGiB);
+    CHECK(planned("all", 4 * kGiB) == kGiB);
+    preset.engine.prefix_cache = false;
+    CHECK(planned("first", kGiB) == 0);
   }
 }
 

@@ -179,6 +179,36 @@ TEST_CASE("every module has the group of config_groups that its tensors fit") {
   CHECK(source->codes_of("a.c.weight")->format == MatrixFormat::kInt8Row);
 }
 
+TEST_CASE("a module with act-order has a group with act-order, wherever config_groups lists it") {
+  QuantisedFiles files(golden("w4_act_order"));
+  files.replace_config(
+      "\"group_0\": {",
+      "\"group_0\": {\"targets\": [\"re:.*mlp.*\"], \"weights\": {\"num_bits\": 4, "
+      "\"type\": \"int\", \"symmetric\": true, \"group_size\": 32, "
+      "\"strategy\": \"group\"}}, \"group_1\": {");
+  const auto source = files.open();
+  const ExpectedWeights expected(golden("w4_act_order"));
+  CHECK(count_unequal(source->read(kCodedWeight, expected.weight().shape()), expected.weight()) ==
+        0);
+  CHECK_FALSE(source->has("a.b.weight_g_idx"));
+}
+
+TEST_CASE("scales that two groups of config_groups explain differently are refused") {
+  const auto with_rows = [](const std::string& rows) {
+    QuantisedFiles files(golden("fp8_block"));  // 32 x 48 in blocks of 16 x 24
+    files.replace_config("\"group_0\": {",
+                         "\"group_1\": {\"targets\": [\"re:.*mlp.*\"], \"weights\": {\"type\": "
+                         "\"float\", \"strategy\": \"block\", \"block_structure\": [" +
+                             rows + ", 24]}}, \"group_0\": {");
+    return files;
+  };
+  CHECK(contains_text(error_of_files(with_rows("20"), {32, 48}, ErrorCode::kUnavailable),
+                      "\"a.b.weight_scale\" fits two of config_groups, with different blocks"));
+  // Three blocks of 12 rows would need other scales; blocks of 16 rows are the same.
+  CHECK(error_of_files(with_rows("12"), {32, 48}, ErrorCode::kUnavailable).empty());
+  CHECK(error_of_files(with_rows("16"), {32, 48}, ErrorCode::kUnavailable).empty());
+}
+
 TEST_CASE("rows of 8 bits round their inputs in w8a8 only") {
   const StoredCodes rows = open_source(golden("w8a8"))->codes_of(kCodedWeight).value();
   CHECK(keeps_codes(WeightFormat::kW8A8, rows));
@@ -275,7 +305,15 @@ TEST_CASE("tensors that do not fit each other are refused with file and tensor")
       {"fp8_block", "\"shape\":[2,2]", "\"shape\":[4,1]", "has shape [4, 1]; [2, 2]"},
       {"fp8_block", "F8_E4M3", "F8_E5M2", "has dtype F8_E5M2"},
       {"plain_fp8_block", "\"shape\":[2,2]", "\"shape\":[4,1]", "has shape [4, 1]; [2, 2]"},
-      {"plain_fp8_block", "a.b.weight_scale_inv", "a.b.weight_scale_inf", "holds no weight"},
+      {"plain_fp8_block", "a.b.weight_scale_inv", "a.b.weight_scale_inf",
+       "tensor \"a.b.weight\" has dtype F8_E4M3 and no scale: \"a.b.weight_scale_inv\" or "
+       "\"a.b.weight_scale\" is missing"},
+      {"w8a8", "a.b.weight_scale", "a.b.weight_scalp",
+       "tensor \"a.b.weight\" has dtype I8 and no scale: \"a.b.weight_scale\" is missing"},
+      {"mixed", "a.c.weight_scale", "a.c.weight_scalp",
+       "tensor \"a.c.weight\" has dtype I8 and no scale: \"a.c.weight_scale\" is missing"},
+      {"fp8_block", "a.b.weight_scale", "a.b.weight_scalp",
+       "tensor \"a.b.weight\" has dtype F8_E4M3 and no scale: \"a.b.weight_scale\" is missing"},
       {"plain_fp8_tensor", "F8_E4M3", "F8_E5M2", "has dtype F8_E5M2; F8_E4M3 was expected"},
   };
   for (const Change& change : kChanges) {

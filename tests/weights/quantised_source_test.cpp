@@ -204,6 +204,11 @@ TEST_CASE("tensors that do not fit each other are refused with file and tensor")
       {"gptq_v1", "\"shape\":[3,5]", "\"shape\":[5,3]", "\"a.b.qzeros\" has shape [5, 3]"},
       {"nf4", "a.b.weight.absmax", "a.b.weight.absmix", "\"a.b.weight.absmax\" is missing"},
       {"gptq_v1", "a.b.qweight", "a.b.qweighs", "holds no weight of this format"},
+      {"llm_int8", "a.b.SCB", "a.b.SCA",
+       "tensor \"a.b.weight\" has dtype I8 and no scale: \"a.b.SCB\" is missing"},
+      {"nf4", "bitsandbytes__nf4", "bitsandbytes__nf3",
+       "tensor \"a.b.weight\" has dtype U8 and no scale: "
+       "\"a.b.weight.quant_state.bitsandbytes__nf4\" or "},
       {"gptq_v1", "\"shape\":[12,40]", "\"shape\":[40,12]", "\"a.b.qweight\" has 12 columns"},
   };
   for (const Change& change : kChanges) {

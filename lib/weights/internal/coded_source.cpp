@@ -199,6 +199,24 @@ void request_parts(const Checkpoint& file, const std::vector<std::string>& modul
   }
 }
 
+void refuse_bare_codes(const Checkpoint& file, const CodedTensors& coded, std::string_view dtype,
+                       std::initializer_list<std::string_view> scales) {
+  for (const std::string& module : modules_with(file, "weight")) {
+    const std::string name = module + ".weight";
+    const FileTensor& weight = *file.stored(name);
+    const bool is_bare = weight.dtype_name == dtype && weight.extents.size() == 2;
+    if (!is_bare || coded.contains(name)) continue;
+    std::string missing;
+    for (const std::string_view suffix : scales) {
+      missing += (missing.empty() ? "" : " or ") + quote_name(module + "." + std::string(suffix));
+    }
+    throw Error(ErrorCode::kBadModel, file.where(name) + " has dtype " + std::string(dtype) +
+                                          " and no scale: " + missing +
+                                          " is missing; the folder is not complete: copy or "
+                                          "download it again");
+  }
+}
+
 void refuse_unknown_keys(const JsonObject& config, std::initializer_list<std::string_view> known) {
   for (const std::string& key : config.keys()) {
     if (config.is_blank(key)) continue;

@@ -161,6 +161,12 @@ inline float finite_at(const Part& part, std::int64_t i) {
   return number;
 }
 
+// Throws Error(kBadModel) for a matrix `<module>.weight` of this dtype, as safetensors spells it,
+// that is none of `coded`: numbers of this dtype are multiplied by a scale, and `scales`, the
+// suffixes of tensors that could hold it, are all missing.
+void refuse_bare_codes(const Checkpoint& file, const CodedTensors& coded, std::string_view dtype,
+                       std::initializer_list<std::string_view> scales);
+
 // Throws Error(kUnavailable) naming the first key of `config` that is not in `known` and has a
 // value other than null, false or an empty one: it might change the values of the weights.
 void refuse_unknown_keys(const JsonObject& config, std::initializer_list<std::string_view> known);
