@@ -284,6 +284,15 @@ config::OpenChoices open_choices(const RunFlags& flags, const std::atomic<bool>&
           .cancelled = &stop};
 }
 
+// One for each device that captions clips.
+std::vector<Context> contexts_of(const RunFlags& flags, const Globals& globals,
+                                 const config::Preset& preset, const Machine& machine) {
+  std::vector<Context> contexts =
+      config::run_contexts(preset, machine, globals.context().cpu_tier);
+  if (flags.output.is_streamed) contexts.resize(1);  // a single clip
+  return contexts;
+}
+
 int run(const RunFlags& flags, const Globals& globals) {
   check_output(flags.output, flags.input.paths);
   be_quiet_if_asked(flags);
@@ -301,8 +310,7 @@ int run(const RunFlags& flags, const Globals& globals) {
       find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
   std::vector<pipeline::Example> examples = config::read_examples(preset, read);
 
-  std::vector<Context> contexts = config::run_contexts(preset, machine, globals.context().cpu_tier);
-  if (flags.output.is_streamed) contexts.resize(1);  // a single clip
+  const std::vector<Context> contexts = contexts_of(flags, globals, preset, machine);
   choose_weights(flags, contexts.front(), machine, prompts, loaded);
   const config::OpenChoices choices = open_choices(flags, stop);
   std::unique_ptr<model::CaptionModel> model =
