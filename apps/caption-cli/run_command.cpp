@@ -31,7 +31,6 @@
 #include "globals.h"
 #include "input_flags.h"
 #include "interrupts.h"
-#include "option_types.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/progress.h"
 #include "planned_run.h"
@@ -39,22 +38,12 @@
 #include "record_log.h"
 #include "records/file_name.h"
 #include "replicas.h"
-#include "run_output.h"
+#include "run_flags.h"
 #include "streamed_caption.h"
 #include "write_checks.h"
 
 namespace caption::cli {
 namespace {
-
-struct RunFlags {
-  PresetFlags preset;
-  InputFlags input;
-  OutputFlags output;
-  std::string prompts_file;
-  bool trust_times = false;
-  bool quiet = false;
-  bool is_dry = false;
-};
 
 std::vector<pipeline::Prompt> choose_prompts(const RunFlags& flags, const config::Preset& preset) {
   if (flags.prompts_file.empty()) {
@@ -354,83 +343,6 @@ int run(const RunFlags& flags, const Globals& globals) {
   return caption_clips(flags, replicas, inputs, std::move(options), manifest);
 }
 
-void add_prompt_flags(CLI::App& command, RunFlags& flags) {
-  constexpr const char* kGroup = "Input";
-  command
-      .add_option(
-          "--prompts", flags.prompts_file,
-          "prompts, one per line: NAME<tab>PROMPT\n"
-          "A UTF-8 file. A line without a tab is a prompt alone, named p1, p2, ...; # begins "
-          "a comment. Every clip answers all of them, each in a record with \"prompt\": "
-          "NAME. A line may be JSON: {\"name\": NAME, \"prompt\": PROMPT, \"adapter\": NAME of "
-          "--adapter}. A clip is decoded and encoded once for all its prompts.")
-      ->type_name(kFileType)
-      ->group(kGroup);
-  command
-      .add_flag("--trust-times", flags.trust_times,
-                "know clips by place, size and time alone\n"
-                "For slow storage: clips are not read whole to be hashed. Records have no \"id\", "
-                "and moved or equal files are not recognised.")
-      ->group(kGroup);
-}
-
-void add_output_flags(CLI::App& command, RunFlags& flags) {
-  constexpr const char* kGroup = "Output";
-  command
-      .add_option_function<std::string>(
-          "-o,--output",
-          [&output = flags.output](const std::string& path) {
-            output.path = path;
-            output.is_given = true;
-          },
-          "append records; jsonl can be continued\n"
-          "A run that was interrupted is continued by the same command. FILE.manifest.json "
-          "beside it names everything that decides a caption; another configuration on the "
-          "same output is refused with the difference named.")
-      ->type_name(kFileType)
-      ->default_str("stdout")
-      ->group(kGroup);
-  command
-      .add_option("--format", flags.output.format,
-                  "how records are written\n"
-                  "Without it the suffix of -o decides; records for standard output are jsonl, and "
-                  "txt on a terminal. Only jsonl files can be continued or retried.")
-      ->type_name("jsonl|csv|txt")
-      ->default_str("by suffix")
-      ->group(kGroup);
-  command
-      .add_flag("--retry-failed", flags.output.retry_failed,
-                "try the failed clips of -o again\n"
-                "As --retry failed. What failed for want of memory, time or a whole read is always "
-                "tried again.")
-      ->group(kGroup);
-  command
-      .add_option("--retry", flags.output.retry,
-                  "make again\n"
-                  "The records of -o with these statuses. Generation options may differ from the "
-                  "first run's. A record stays until a better "
-                  "one is there: of a better status, or a longer piece of a cut caption.")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("failed,truncated,suspicious")
-      ->group(kGroup);
-  command
-      .add_flag("--overwrite", flags.output.overwrite,
-                "start -o anew, in FILE.new until the run has ended")
-      ->group(kGroup);
-  command
-      .add_flag("--stream", flags.output.is_streamed, "one video: its caption alone, as it comes")
-      ->group(kGroup);
-  command
-      .add_flag(
-          "--dry-run", flags.is_dry,
-          "say what would be done; write nothing\n"
-          "Says how many captions would be made, how many have their records, what the output "
-          "is, and how long it would take. With -vv each clip has a line.")
-      ->group(kGroup);
-  command.add_flag("-q,--quiet", flags.quiet, "only warnings and errors on stderr")->group(kGroup);
-}
-
 }  // namespace
 
 void add_run_command(CLI::App& root, const Globals& globals, int& exit_code) {
@@ -442,10 +354,7 @@ void add_run_command(CLI::App& root, const Globals& globals, int& exit_code) {
       "for each clip as soon as it is finished. A clip that cannot be captioned has a record with "
       "status failed and a reason; the others go on, and the exit code is 1.");
   auto flags = std::make_shared<RunFlags>();
-  add_input_flags(*command, flags->input);
-  add_prompt_flags(*command, *flags);
-  add_output_flags(*command, *flags);
-  add_preset_flags(*command, flags->preset);
+  add_run_flags(*command, *flags);
   command->footer(
       "caption-cli run -o captions.jsonl videos/\n"
       "caption-cli run --quality --format csv -o captions.csv a.mp4 b.mkv\n"
