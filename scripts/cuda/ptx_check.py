@@ -8,7 +8,7 @@ with the emulator's.
 --tests runs the program, whose emulator writes launches to a folder (tests/support/cuda/launch_dump.h);
 --dumps takes what is there. Each kernel's PTX is interpreted on the same parameters and memory
 (ptx_machine.py). A launch with the sums of Hopper's tensor cores is run as sm_90 alone, one with those of
-Ampere's as the others; a kernel without tensor cores as all. A kernel that ends in a trap on an
+Ampere's as the others; a kernel without tensor cores, or with integers alone, as all. A kernel that ends in a trap on an
 architecture is left out there. The PTX of sm_80, 86 and 89 differs in its name only.
 Needs nvcc, c++filt, python3 with numpy. Exits with 1 when a byte differs, when PTX is not understood or
 when no launch of a kernel was written; with 77 when nvcc or numpy is missing.
@@ -88,8 +88,8 @@ def run_launch(kernel, folder: Path, launch: dict, result: Result, architecture:
 
 
 def fits(kernel, launch: dict, architecture: str) -> bool:
-    """Whether the launch's tensor-core arithmetic is the architecture's."""
-    if not kernel.has("mma"):
+    """Whether the launch's tensor-core arithmetic is the architecture's; that of integers is every one's."""
+    if all(instruction.type == "s32" for instruction in kernel.code if instruction.name == "mma"):
         return True
     return launch["sums"] == ("hopper" if int(architecture) >= 90 else "ampere")
 

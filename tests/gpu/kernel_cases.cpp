@@ -49,27 +49,30 @@ void add_linear(std::vector<KernelCase>& cases) {
   }
 }
 
-// Codes of so many features that blocks of many rows are the large ones.
-Tensor run_many_features(Stream& stream, Form form, std::int64_t rows) {
-  constexpr std::int64_t kManyFeatures = 6100;
-  constexpr std::int64_t kFewColumns = 61;
-  const Weight weight = place(stream, form, kManyFeatures, kFewColumns);
-  const Tensor x = to_device(stream, numbers({rows, kFewColumns}, 29));
-  Tensor y = f32_on_device(stream, {rows, kManyFeatures});
+// Codes of so many features and rows that blocks of many rows are the large ones.
+struct ManyFeatures {
+  NamedForm form;
+  std::int64_t rows;
+  std::int64_t columns;
+};
+constexpr ManyFeatures kManyFeatures[] = {{{Form::kInt8, "int8"}, 98, 61},
+                                          {{Form::kInt4, "int4"}, 98, 61},
+                                          {{Form::kNf4, "nf4"}, 98, 61},
+                                          {{Form::kInt8Row, "w8a8"}, 390, 29}};
+
+Tensor run_many_features(Stream& stream, const ManyFeatures& many) {
+  constexpr std::int64_t kFeaturesOfLarge = 6100;
+  const Weight weight = place(stream, many.form.form, kFeaturesOfLarge, many.columns);
+  const Tensor x = to_device(stream, numbers({many.rows, many.columns}, 29));
+  Tensor y = f32_on_device(stream, {many.rows, kFeaturesOfLarge});
   kernels::linear(stream, x.view(), weight, ConstView{}, y.view());
   return to_host(stream, y);
 }
 
 void add_many_features(std::vector<KernelCase>& cases) {
-  for (const NamedForm& form : kForms) {
-    if (form.form == Form::kRowsF32 || form.form == Form::kTiles ||
-        form.form == Form::kInt4InOrder) {
-      continue;
-    }
-    const bool is_integer = form.form == Form::kInt8Row || form.form == Form::kInt4A8;
-    const std::int64_t rows = is_integer ? 390 : 98;
-    cases.push_back({"linear " + std::string(form.name) + " of 6,100 features",
-                     [form, rows](Stream& s) { return run_many_features(s, form.form, rows); }});
+  for (const ManyFeatures& many : kManyFeatures) {
+    cases.push_back({"linear " + std::string(many.form.name) + " of 6,100 features",
+                     [many](Stream& s) { return run_many_features(s, many); }});
   }
 }
 
