@@ -21,6 +21,12 @@ void* operator new(std::size_t size_bytes) {
   if (void* memory = std::malloc(size_bytes)) return memory;
   throw std::bad_alloc();
 }
+// std::stable_sort asks this one for its buffer. The library's calls the one above, that of a
+// sanitizer does not, and its memory must not be freed below.
+void* operator new(std::size_t size_bytes, const std::nothrow_t& /*tag*/) noexcept {
+  ++g_num_allocations;
+  return std::malloc(size_bytes);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
