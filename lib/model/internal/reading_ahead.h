@@ -13,13 +13,12 @@ namespace caption::model {
 
 // Reads the bytes of tensors, parts of mapped files, in the order in which the tensors are placed,
 // so that the disk is busy while other threads compute. At most kAheadBytes are read beyond the
-// tensor that is being placed, but for the pieces that other threads are reading. Does nothing where
-// the system starts no thread.
+// tensor that is being placed, and what remains of the pieces that begin before that. Does nothing
+// where the system starts no thread.
 //
 // The threads wait in page faults (caption::populate_pages()), for which the system reads ahead in
 // large pieces; MADV_WILLNEED reads single pages and took twice the time. One thread has too few
-// requests under way for a fast disk: four read 2.1 GB/s where one reads 0.7 to 1.0 and plain
-// reading on two threads 0.4 to 0.7.
+// requests under way for a fast disk: four read 2.1 GB/s where one read 0.7 to 1.0.
 class ReadingAhead {
  public:
   static constexpr std::int64_t kAheadBytes = std::int64_t{64} << 20;
