@@ -220,14 +220,16 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // quad4_position(). Missing columns are zeros.
   void (*pack_nibbles)(const PanelRowsArgs& args);
   void (*pack_nibble_quads)(const PanelRowsArgs& args);
-  // From words and blocks to the order of panel4_position(). Null where the tier has none: the
-  // codes are then read in rows.
+  // From words and blocks to the order of panel4_position(), and pack_byte_blocks() to that of
+  // panel8_position(). Null where the tier has none: the codes are then read in rows.
   //
   // Words of columns (the number of columns is a multiple of 8) and of rows (a multiple of 4).
   void (*pack_words_of_columns)(const PanelWordsArgs& args);
   void (*pack_words_of_rows)(const PanelWordsArgs& args);
-  // The number of blocks is even. Returns whether all scales are finite.
+  // Blocks of 4-bit and of 8-bit codes; the number of blocks is even. Return whether all scales are
+  // finite.
   bool (*pack_blocks)(const PanelBlocksArgs& args);
+  bool (*pack_byte_blocks)(const PanelBlocksArgs& args);
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
   // in every tier. A row with an infinity or a NaN gets the scale NaN and codes of zero.
   IntegerRow (*to_int8)(const float* x, std::int8_t* codes, std::int64_t n);

@@ -68,10 +68,11 @@ class Files {
   // Reads all files on all threads, into one piece of memory per range of pieces.
   double read_s() {
     return seconds_of([&](const OpenFile& file, std::int64_t begin, std::int64_t end) {
-      std::vector<std::byte> piece(static_cast<std::size_t>(kPieceBytes));
+      // Aligned: into other memory the system copied at half the rate.
+      const Buffer memory(Device::kCpu, static_cast<std::size_t>(kPieceBytes));
+      const std::span<std::byte> piece(memory.begin(), memory.size_bytes());
       for (std::int64_t at = begin; at < end; at += kPieceBytes) {
-        read(file, at,
-             std::span(piece).first(static_cast<std::size_t>(std::min(kPieceBytes, end - at))));
+        read(file, at, piece.first(static_cast<std::size_t>(std::min(kPieceBytes, end - at))));
       }
     });
   }

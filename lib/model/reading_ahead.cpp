@@ -8,9 +8,10 @@
 namespace caption::model {
 namespace {
 
-// Read at a time: long beside the cost of a call, short beside the time in which others may wait
-// for the process's list of mappings.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+// Read at a time by a thread: two of the pieces that the system reads for a fault in a mapping of
+// huge pages.
+constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+constexpr std::size_t kNumThreads = 4;
 
 }  // namespace
 
@@ -26,22 +27,27 @@ ReadingAhead::ReadingAhead(const std::vector<std::vector<std::span<const std::by
     }
     ends_.push_back(end);
   }
-  if (pieces_.empty()) return;
+  const std::size_t num_threads = std::min(kNumThreads, pieces_.size());
+  threads_.reserve(num_threads);
   try {
-    thread_ = std::thread([this] { read(); });
+    while (threads_.size() < num_threads) threads_.emplace_back([this] { read(); });
   } catch (const std::system_error&) {
-    // Tensors are then read when they are placed.
+    // Tensors are then read by fewer threads, or when they are placed.
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
-ReadingAhead::~ReadingAhead() {
-  if (!thread_.joinable()) return;
+ReadingAhead::~ReadingAhead() { stop(); }
+
+void ReadingAhead::stop() {
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
   }
-  limit_changed_.notify_one();
-  thread_.join();
+  limit_changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void ReadingAhead::keep_ahead_of(std::size_t i) {
@@ -53,9 +59,9 @@ void ReadingAhead::keep_ahead_of(std::size_t i) {
 }
 
 void ReadingAhead::wait() {
-  if (!thread_.joinable()) return;
+  if (threads_.empty()) return;
   std::unique_lock lock(mutex_);
-  waits_.wait(lock, [this] { return !may_read() && !is_reading_; });
+  waits_.wait(lock, [this] { return !may_read() && num_reading_ == 0; });
 }
 
 void ReadingAhead::read() {
@@ -65,11 +71,12 @@ void ReadingAhead::read() {
     if (stops_) return;
     const std::span<const std::byte> piece = pieces_[next_++];
     position_ += std::ssize(piece);
-    is_reading_ = true;
+    ++num_reading_;
+    if (may_read()) limit_changed_.notify_one();
     lock.unlock();
     populate_pages(piece);
     lock.lock();
-    is_reading_ = false;
+    --num_reading_;
     waits_.notify_all();
   }
 }

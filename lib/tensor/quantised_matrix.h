@@ -42,8 +42,8 @@ inline std::int64_t codes_bytes(std::int64_t rows, std::int64_t columns, const C
 enum class CodeOrder {
   kRows,          // that of QuantisedMatrix::codes
   kRowsOddFirst,  // 4 bits: the odd column in the low half of a byte (bitsandbytes)
-  // 4 bits, for each 32 columns of a row an F16 scale and 16 bytes: column i in the low half of
-  // byte i and column i + 16 in the high half (GGUF's Q4_0 and IQ4_NL).
+  // For each 32 columns of a row an F16 scale and 32 bytes (GGUF's Q8_0), or with 4 bits 16: column
+  // i in the low half of byte i and column i + 16 in the high half (Q4_0 and IQ4_NL).
   kBlocks,
   // 4 bits, words of 32 bits [K / 8, N]: eight columns of a row, the first in the lowest bits
   // (GPTQ).

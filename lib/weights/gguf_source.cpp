@@ -276,7 +276,7 @@ std::optional<StoredCodes> GgufSource::codes_of(std::string_view tensor) const {
                      .layout = *layout};
 }
 
-// Blocks of 4-bit codes are packed where they are.
+// Blocks of a scale and codes are packed where they are.
 QuantisedMatrix GgufSource::borrow_codes(std::string_view tensor, const Shape& shape,
                                          std::int64_t first, std::int64_t count) const {
   const GgufEntry& entry = require(*file_, entries_->by_name, tensor, shape);
@@ -284,7 +284,8 @@ QuantisedMatrix GgufSource::borrow_codes(std::string_view tensor, const Shape& s
   const GgmlRows rows = rows_of(stored);
   constexpr std::int64_t kRows = 32;
   constexpr std::int64_t kColumns = 64;  // two blocks
-  const bool is_of_blocks = rows.type == GgmlType::kQ4_0 || rows.type == GgmlType::kIQ4_NL;
+  const bool is_of_blocks = rows.type == GgmlType::kQ4_0 || rows.type == GgmlType::kIQ4_NL ||
+                            rows.type == GgmlType::kQ8_0;
   if (!is_of_blocks || count % kRows != 0 || rows.num_columns % kColumns != 0) {
     return read_codes(tensor, shape, first, count);
   }
@@ -293,9 +294,11 @@ QuantisedMatrix GgufSource::borrow_codes(std::string_view tensor, const Shape& s
                 "borrow_codes: rows outside " + std::string(tensor));
   QuantisedMatrix matrix;
   matrix.num_columns = rows.num_columns;
-  matrix.group_columns = code_layout_of(rows.type)->group_columns;
-  matrix.codebook = *codebook_of(rows.type);
-  matrix.file_codes = {.order = CodeOrder::kBlocks, .num_rows = count};
+  const CodeLayout layout = *code_layout_of(rows.type);
+  matrix.group_columns = layout.group_columns;
+  if (!layout.is_8_bit) matrix.codebook = *codebook_of(rows.type);
+  matrix.file_codes = {
+      .order = CodeOrder::kBlocks, .is_4_bit = !layout.is_8_bit, .num_rows = count};
   const auto row_bytes = std::ssize(rows.bytes) / rows.count;
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(rows.bytes.data());
   const bool is_rotated = entry.assembly == GgufAssembly::kRotatedRows;

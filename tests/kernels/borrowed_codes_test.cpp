@@ -223,19 +223,31 @@ TEST_CASE("codes of files are packed as their rows are") {
 
 namespace {
 
-// Rows of 18-byte blocks, every second of which is not used; scales are finite but for the last if
+// A type of blocks of 32 columns, each of which begins with an F16 scale.
+struct BlockType {
+  weights::GgmlType type;
+  std::int64_t bytes;  // of a block
+  MatrixFormat format;
+};
+
+constexpr BlockType kQ40 = {weights::GgmlType::kQ4_0, 18, MatrixFormat::kInt4};
+constexpr BlockType kQ80 = {weights::GgmlType::kQ8_0, 34, MatrixFormat::kInt8};
+
+// Rows of blocks, every second of which is not used; scales are finite but for the last if
 // `ends_badly`.
 class Blocks {
  public:
-  Blocks(std::int64_t num_rows, std::int64_t num_columns, bool ends_badly)
-      : num_rows_(num_rows), num_columns_(num_columns), row_bytes_(num_columns / 32 * 18) {
+  Blocks(const BlockType& type, const Shape& shape, bool ends_badly)
+      : type_(type), shape_(shape), row_bytes_(shape[1] / 32 * type.bytes) {
     std::mt19937 random(9);
-    bytes_.resize(static_cast<std::size_t>(2 * num_rows * row_bytes_));
+    bytes_.resize(static_cast<std::size_t>(2 * shape[0] * row_bytes_));
+    const auto block_bytes = static_cast<std::size_t>(type.bytes);
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
-      bytes_[i] = std::byte(random() & (i % 18 == 1 ? 0xBBu : 255u));
+      bytes_[i] = std::byte(random() & (i % block_bytes == 1 ? 0xBBu : 255u));
     }
-    if (ends_badly)
-      bytes_[bytes_.size() - static_cast<std::size_t>(row_bytes_) - 17] |= std::byte{0x7C};
+    if (!ends_badly) return;
+    const std::size_t end = bytes_.size() - static_cast<std::size_t>(row_bytes_);
+    bytes_[end - block_bytes + 1] |= std::byte{0x7C};
   }
 
   QuantisedMatrix read(std::int64_t first, std::int64_t count) const {
@@ -243,19 +255,17 @@ class Blocks {
     for (std::int64_t n = first; n < first + count; ++n) {
       rows.insert(rows.end(), begin(n), begin(n) + row_bytes_);
     }
-    return weights::codes_of_rows({.type = weights::GgmlType::kQ4_0,
-                                   .bytes = rows,
-                                   .num_columns = num_columns_,
-                                   .first = 0,
-                                   .count = count});
+    return weights::codes_of_rows(
+        {.type = type_.type, .bytes = rows, .num_columns = shape_[1], .first = 0, .count = count});
   }
   QuantisedMatrix borrow(std::int64_t first, std::int64_t count) const {
     if (count % kPanelFeatures != 0) return read(first, count);
+    const bool is_4_bit = type_.format == MatrixFormat::kInt4;
     QuantisedMatrix matrix;
-    matrix.num_columns = num_columns_;
+    matrix.num_columns = shape_[1];
     matrix.group_columns = 32;
-    matrix.codebook = *weights::codebook_of(weights::GgmlType::kQ4_0);
-    matrix.file_codes = {.order = CodeOrder::kBlocks, .num_rows = count};
+    if (is_4_bit) matrix.codebook = *weights::codebook_of(type_.type);
+    matrix.file_codes = {.order = CodeOrder::kBlocks, .is_4_bit = is_4_bit, .num_rows = count};
     for (std::int64_t n = first; n < first + count; ++n) {
       matrix.file_codes.rows.push_back(reinterpret_cast<const std::uint8_t*>(begin(n)));
     }
@@ -269,40 +279,48 @@ class Blocks {
  private:
   const std::byte* begin(std::int64_t n) const { return bytes_.data() + 2 * n * row_bytes_; }
 
-  std::int64_t num_rows_, num_columns_, row_bytes_;
+  BlockType type_;
+  Shape shape_;
+  std::int64_t row_bytes_;
   std::vector<std::byte> bytes_;
 };
 
 }  // namespace
 
 TEST_CASE("blocks are packed as their rows are") {
-  for (const std::int64_t n : {32, 64, 150, 160}) {
-    for (const std::int64_t k : {64, 128, 448}) {
-      CAPTURE(n);
-      CAPTURE(k);
-      const Blocks blocks(n, k, false);
-      const auto read = [&](std::int64_t first, std::int64_t count) {
-        return blocks.read(first, count);
-      };
-      for_each_stream([&](Stream& stream) {
-        check_equal(place_quantised(stream, MatrixFormat::kInt4, n, blocks.rows()),
-                    place_quantised(stream, MatrixFormat::kInt4, n, read));
-      });
+  for (const BlockType& type : {kQ40, kQ80}) {
+    CAPTURE(type.bytes);
+    for (const std::int64_t n : {32, 64, 150, 160}) {
+      for (const std::int64_t k : {64, 128, 448}) {
+        CAPTURE(n);
+        CAPTURE(k);
+        const Blocks blocks(type, {n, k}, false);
+        const auto read = [&](std::int64_t first, std::int64_t count) {
+          return blocks.read(first, count);
+        };
+        for_each_stream([&](Stream& stream) {
+          check_equal(place_quantised(stream, type.format, n, blocks.rows()),
+                      place_quantised(stream, type.format, n, read));
+        });
+      }
     }
   }
 }
 
 TEST_CASE("a scale of a block that is not finite is refused as in rows") {
-  const Blocks blocks(96, 128, true);
-  for_each_stream([&](Stream& stream) {
-    try {
-      place_quantised(stream, MatrixFormat::kInt4, 96, blocks.rows());
-      FAIL("placed");
-    } catch (const Error& error) {
-      CHECK(error.code() == ErrorCode::kBadModel);
-      CHECK(std::string(error.what()) == "a weight is not a finite number");
-    }
-  });
+  for (const BlockType& type : {kQ40, kQ80}) {
+    CAPTURE(type.bytes);
+    const Blocks blocks(type, {96, 128}, true);
+    for_each_stream([&](Stream& stream) {
+      try {
+        place_quantised(stream, type.format, 96, blocks.rows());
+        FAIL("placed");
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kBadModel);
+        CHECK(std::string(error.what()) == "a weight is not a finite number");
+      }
+    });
+  }
 }
 
 TEST_SUITE_END();

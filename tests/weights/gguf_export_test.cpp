@@ -276,26 +276,29 @@ TEST_SUITE("weights/gguf_export") {
     const GgufSummary files =
         write_gguf_model(kDemoModel, new_folder("blocks"), GgufWeights::kQ4_0);
     const auto source = open_pair(files);
-    std::int64_t num_borrowed = 0;
+    std::int64_t num_of_4_bits = 0;
+    std::int64_t num_of_8_bits = 0;
     std::int64_t num_different = 0;
     for (const std::string& name : source->names()) {
       const std::optional<StoredCodes> codes = source->codes_of(name);
-      if (!codes || codes->layout.is_8_bit) continue;
+      if (!codes) continue;
+      const bool is_4_bit = !codes->layout.is_8_bit;
       const Shape shape = *source->shape(name);
       constexpr std::int64_t kRows = 32;
       for (std::int64_t first = 0; first + kRows <= shape[0]; first += kRows) {
         const QuantisedMatrix borrowed = source->borrow_codes(name, shape, first, kRows);
         if (borrowed.file_codes.empty()) continue;
-        ++num_borrowed;
+        ++(is_4_bit ? num_of_4_bits : num_of_8_bits);
         const QuantisedMatrix read = source->read_codes(name, shape, first, kRows);
         REQUIRE(borrowed.file_codes.order == CodeOrder::kBlocks);
+        REQUIRE(borrowed.is_4_bit() == is_4_bit);
         REQUIRE(borrowed.file_codes.rows.size() == kRows);
         CHECK(borrowed.codebook == read.codebook);
-        const auto row_bytes = static_cast<std::size_t>(shape[1] / 32 * 18);
+        const auto row_bytes = static_cast<std::size_t>(shape[1] / 32 * (is_4_bit ? 18 : 34));
         for (std::int64_t n = 0; n < kRows; ++n) {
           const auto* const row = borrowed.file_codes.rows[static_cast<std::size_t>(n)];
           const QuantisedMatrix one =
-              codes_of_rows({.type = GgmlType::kQ4_0,
+              codes_of_rows({.type = is_4_bit ? GgmlType::kQ4_0 : GgmlType::kQ8_0,
                              .bytes = std::as_bytes(std::span(row, row_bytes)),
                              .num_columns = shape[1],
                              .first = 0,
@@ -307,7 +310,8 @@ TEST_SUITE("weights/gguf_export") {
       }
       CHECK_THROWS_AS(source->borrow_codes(name, shape, shape[0], kRows), Error);
     }
-    CHECK(num_borrowed > 0);
+    CHECK(num_of_4_bits > 0);
+    CHECK(num_of_8_bits > 0);
     CHECK(num_different == 0);
   }
 

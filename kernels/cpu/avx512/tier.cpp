@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/avx2/pack.h"
 #include "kernels/cpu/avx512/lanes.h"
 #include "kernels/cpu/internal/simd_attention.h"
 #include "kernels/cpu/internal/simd_exp.h"
@@ -255,13 +256,14 @@ constexpr Tier kTier = {.dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element:
                         .panel8a8 = panel8a8<Avx512>,
                         .panel4a8 = panel4a8<Avx512>,
                         .to_bf16 = to_bf16,
-                        .pack_dwords = pack_dwords_reference,
-                        .pack_words = pack_words_reference,
-                        .pack_nibbles = pack_nibbles_reference,
-                        .pack_nibble_quads = pack_nibble_quads_reference,
-                        .pack_words_of_columns = nullptr,
-                        .pack_words_of_rows = nullptr,
-                        .pack_blocks = nullptr,
+                        .pack_dwords = pack_dwords_avx2,
+                        .pack_words = pack_words_avx2,
+                        .pack_nibbles = pack_nibbles_avx2,
+                        .pack_nibble_quads = pack_nibble_quads_avx2,
+                        .pack_words_of_columns = pack_words_of_columns_avx2,
+                        .pack_words_of_rows = pack_words_of_rows_avx2,
+                        .pack_blocks = pack_blocks_avx2,
+                        .pack_byte_blocks = pack_byte_blocks_avx2,
                         .to_int8 = to_int8,
                         .scale_integers = scale_integers<Avx512>,
                         .add_bias = add_bias<Avx512>,

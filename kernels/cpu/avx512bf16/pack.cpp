@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512bf16/transpose.h"
+#include "kernels/cpu/internal/panel_rest.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
@@ -37,7 +38,7 @@ std::int64_t over_tiles(const PanelRowsArgs& args, std::int64_t row_bytes,
   for (; at + kTileBytes <= row_bytes; at += kTileBytes, to += tile_to_bytes) {
     __m512i first[kHalf];
     __m512i last[kHalf];
-    const std::int64_t ahead = bytes_ahead(args.rows, row_bytes, at);
+    const std::int64_t ahead = bytes_ahead(args.rows, row_bytes, at, 1);
     load_transposed(args.rows, at, ahead, first);
     load_transposed(args.rows + kHalf, at, ahead, last);
     tile(first, last, to);
@@ -45,25 +46,6 @@ std::int64_t over_tiles(const PanelRowsArgs& args, std::int64_t row_bytes,
   finish_lines();
   return at;
 }
-
-// The arguments for what is behind `done` bytes of each row.
-class Rest {
- public:
-  Rest(const PanelRowsArgs& args, std::int64_t done, std::int64_t done_length, std::int64_t done_to)
-      : args_(args) {
-    for (std::int64_t n = 0; n < kPanelColumns; ++n) {
-      rows_[n] = args.rows[n] == nullptr ? nullptr : args.rows[n] + done;
-    }
-    args_.rows = rows_;
-    args_.length -= done_length;
-    args_.to = static_cast<std::uint8_t*>(args.to) + done_to;
-  }
-  const PanelRowsArgs& args() const { return args_; }
-
- private:
-  const std::uint8_t* rows_[kPanelColumns];
-  PanelRowsArgs args_;
-};
 
 constexpr ByteIndex kPairs[2] = {pair_index(0), pair_index(2)};
 constexpr ByteIndex kPairsOddFirst[2] = {pair_index(0, 1), pair_index(2, 1)};

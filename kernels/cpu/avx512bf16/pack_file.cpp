@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/avx512bf16/pack.h"
 #include "kernels/cpu/avx512bf16/transpose.h"
+#include "kernels/cpu/internal/panel_rest.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
@@ -188,7 +189,7 @@ bool pack_blocks_avx512bf16(const PanelBlocksArgs& args) {
   std::uint32_t not_finite = 0;
   for (std::int64_t block = 0; block < args.num_blocks; block += 2) {
     const std::int64_t at = block * kBlockBytes;
-    const std::int64_t ahead = bytes_ahead(args.rows, args.num_blocks * kBlockBytes, at);
+    const std::int64_t ahead = bytes_ahead(args.rows, args.num_blocks * kBlockBytes, at, 1);
     pack_two_blocks(args.rows, at, ahead, args.to + block * kBlockTo);
     for (std::int64_t i = 0; i < 2; ++i) {
       not_finite |=

@@ -64,18 +64,6 @@ constexpr ByteIndex quad_index(int pair) {
   return index;
 }
 
-// Returns the distance from byte `at` of a row to the line that is fetched now and read later: the
-// row's next one, or the first one of the same row of the next panel. The processor's prefetchers
-// follow fewer streams than a panel has rows. Fetching from where no memory is does nothing.
-inline std::int64_t bytes_ahead(const std::uint8_t* const* rows, std::int64_t row_bytes,
-                                std::int64_t at) {
-  constexpr std::int64_t kLineBytes = 64;
-  if (at + 2 * kLineBytes <= row_bytes) return kLineBytes;
-  const auto first = reinterpret_cast<std::intptr_t>(rows[0]);
-  const auto second = reinterpret_cast<std::intptr_t>(rows[1]);
-  return kPanelColumns * (second - first) + kLineBytes - row_bytes;
-}
-
 // Writes 64 bytes, past the processor's caches where they are a whole line: packed weights are read
 // long after. A thread that wrote lines calls finish_lines() before others read them.
 inline void store_line(std::uint8_t* to, __m512i line) {

@@ -1,4 +1,4 @@
-// model/internal/reading_ahead.h: a thread that reads tensors from the disk before they are placed.
+// model/internal/reading_ahead.h: threads that read tensors from the disk before they are placed.
 #pragma once
 
 #include <condition_variable>
@@ -13,10 +13,12 @@ namespace caption::model {
 
 // Reads the bytes of tensors, parts of mapped files, in the order in which the tensors are placed,
 // so that the disk is busy while other threads compute. At most kAheadBytes are read beyond the
-// tensor that is being placed. Does nothing where the system starts no thread.
+// tensor that is being placed, and what remains of the pieces that begin before that. Does nothing
+// where the system starts no thread.
 //
-// The thread waits in page faults (caption::populate_pages()), for which the system reads ahead in
-// large pieces; MADV_WILLNEED reads single pages and took twice the time.
+// The threads wait in page faults (caption::populate_pages()), for which the system reads ahead in
+// large pieces; MADV_WILLNEED reads single pages and took twice the time. One thread has too few
+// requests under way for a fast disk: four read 2.1 GB/s where one read 0.7 to 1.0.
 class ReadingAhead {
  public:
   static constexpr std::int64_t kAheadBytes = std::int64_t{64} << 20;
@@ -36,19 +38,20 @@ class ReadingAhead {
 
  private:
   void read();
+  void stop();
   bool may_read() const { return next_ < pieces_.size() && position_ < limit_; }
 
   std::vector<std::span<const std::byte>> pieces_;  // in the order of reading
   std::vector<std::int64_t> ends_;                  // where each tensor ends, in bytes of pieces_
   std::mutex mutex_;                                // guards the members below
   std::condition_variable limit_changed_;
-  std::condition_variable waits_;  // the thread has read what it may
+  std::condition_variable waits_;  // the threads have read what they may
   std::int64_t limit_ = 0;         // a piece that begins before it may be read
   std::int64_t position_ = 0;      // bytes of the pieces before next_
   std::size_t next_ = 0;
-  bool is_reading_ = false;
+  int num_reading_ = 0;  // threads that read a piece
   bool stops_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace caption::model
