@@ -262,7 +262,7 @@ struct AttendRows {
       float* const to = p.state(vector, split - block.tile.sequence.first_split(p));
       for (int g = 0; g < kGroups; ++g) {
         const int d = g * 32 + lane_index();
-        // fold_row() loads four dimensions at a time.
+        // fold_rows() loads four dimensions at a time.
         if (d < p.state_sums()) store(to + d, d < p.head_dim ? states.output[i][g] : 0.0F);
       }
       if (lane_index() == 0) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/attend.cuh"
 #include "kernels/cuda/attend.h"
@@ -22,9 +23,9 @@ CAPTION_DEVICE std::uint32_t pair_of(F16, float low, float high) {
   return f16_pair_of_floats(low, high);
 }
 
-// What the blocks of a launch do: all splits of 64 rows, or one split of 16 rows, with a buffer for
-// keys and one for values, or with one for both, which leaves room for two blocks in the 64 KB of a
-// T4.
+// What the blocks of a launch do: all splits of 64 rows, or one split of 16 rows, with buffers for
+// keys and others for values, or with one for both, which leaves room for two blocks in the 64 KB of
+// a T4.
 enum class TileWork { kAllSplits, kSplit, kSplitOneBuffer };
 
 // Element is the type of keys and values: T, or i8 with T = bf16. Heads have up to 16 * kDimTiles
@@ -41,6 +42,11 @@ struct TileMemory {
   static constexpr int kPacksOfElements = kDim * static_cast<int>(sizeof(Element)) / 16;
   // An odd number of packs of 16 bytes in a row: eight adjacent rows are in different banks.
   static constexpr int kRowPacks = kDim / 8 + 1;
+  // Steps whose keys, and values, have buffers. Two of a split, where 64 KB, all that sm_75 has, hold
+  // them or sm_75 lacks T.
+  static constexpr bool kHasRoom = std::is_same_v<T, BF16> || kDimTiles < 8;
+  static constexpr int kStepsAhead = kHasOneBuffer ? 0 : kSplits && kHasRoom ? 2 : 1;
+  static constexpr int kBuffers = kHasOneBuffer ? 1 : 2 * kStepsAhead;
   static constexpr int kScales = kIsInt8 ? kSplitKeys : 1;
   static constexpr int kSlotBuffers = kSplits ? 1 : 2;
   // Where there are not enough registers for the state of a split and that of all before it, the
@@ -52,7 +58,7 @@ struct TileMemory {
   using Buffer = Bytes16[kStepKeys][kIsInt8 ? kPacksOfElements : kRowPacks];
   struct Shared {
     Bytes16 q[kTileRows][kRowPacks];
-    Buffer buffers[kHasOneBuffer ? 1 : 2];                // of keys, and of values
+    Buffer buffers[kBuffers];                             // of keys and of values in turn
     Bytes16 widened[kIsInt8 ? kStepKeys : 1][kRowPacks];  // keys or values
     // For each position of a split, or of two, the even one and the odd one. Positions that no row
     // of the tile sees have the slot and factor of one that is seen, and a v_scale of 0.
@@ -247,8 +253,13 @@ struct TileMemory {
     }
   }
 
-  static CAPTION_DEVICE Buffer& key_buffer() { return shared().buffers[0]; }
-  static CAPTION_DEVICE Buffer& value_buffer() { return shared().buffers[kHasOneBuffer ? 0 : 1]; }
+  static CAPTION_DEVICE Buffer& key_buffer(int step) {
+    return shared().buffers[kStepsAhead == 2 ? step % 2 * 2 : 0];
+  }
+  static CAPTION_DEVICE Buffer& value_buffer(int step) {
+    if constexpr (kHasOneBuffer) return shared().buffers[0];
+    return shared().buffers[kStepsAhead == 2 ? step % 2 * 2 + 1 : 1];
+  }
 };
 
 }  // namespace caption::kernels::cuda

@@ -1,7 +1,7 @@
 // Launches of attention on tensor cores.
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/attend_tiles.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/dependent_launch.cuh"
 
 namespace caption::kernels::cuda {
 namespace {
@@ -10,7 +10,7 @@ template <class T, class Element, int kDimTiles>
 void launch_tiles(Stream& stream, const AttendParams& params) {
   const auto launch_for = [&]<TileWork kWork>() {
     using Kernel = AttendTiles<T, Element, kDimTiles, kWork>;
-    launch<Kernel>(stream, grid_of_tiles(params, Kernel::kTileRows), params);
+    launch_dependent<Kernel>(stream, grid_of_tiles(params, Kernel::kTileRows), params);
   };
   if (params.states == nullptr) return launch_for.template operator()<TileWork::kAllSplits>();
   if constexpr (std::is_same_v<T, F16>) {

@@ -7,9 +7,12 @@
 // last block of a tile folds. What a warp does for a split is the same in both.
 //
 // Traffic    the keys and values of a tile once per 64 rows, or 16.
-// In flight  64 keys of the next step while scores become probabilities, and its 64 values while
-//            the keys are multiplied: with 128 dimensions of 16 bits 16 to 32 KB per block. On
-//            sm_75, 8 KB per warp of splits and 4 KB otherwise, while it does not multiply.
+// In flight  of splits, the keys and values of two steps: with 128 dimensions of bf16 32 to 64 KB
+//            per block. Of 64 rows, and of splits of f16, 64 keys of the next step while scores
+//            become probabilities, and its 64 values while the keys are multiplied. On sm_75, 8 KB
+//            per warp of splits and 4 KB otherwise, while it does not multiply.
+// Waits      of a split, for lengths, for slots, and for the first step's keys. In a graph these
+//            pass while the launch before ends, but where its keys are of the step itself.
 // Numerics   queries and probabilities are rounded to the keys' dtype, with i8 to bf16; sums are
 //            f32 in the tensor core's order. The exponential is within 2^-18, which is below half a
 //            unit of f16.
@@ -21,8 +24,8 @@
 #include "kernels/cuda/attend.cuh"
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/attend_tile_memory.cuh"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/fold_splits.cuh"
-#include "kernels/cuda/launch.cuh"
 
 namespace caption::kernels::cuda {
 
@@ -44,12 +47,14 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
   using Memory::copy_step;
   using Memory::find_slots;
   using Memory::key_buffer;
+  using Memory::kBuffers;
   using Memory::kHasOneBuffer;
   using Memory::kIsInt8;
   using Memory::kKeepsTotal;
   using Memory::kScales;
   using Memory::kSlotBuffers;
   using Memory::kSplits;
+  using Memory::kStepsAhead;
   using Memory::kTileRows;
   using Memory::load_queries;
   using Memory::shared;
@@ -57,6 +62,7 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
   using Memory::value_buffer;
   using Memory::widen_step;
   using typename Memory::Block;
+  using typename Memory::Buffer;
   using typename Memory::Params;
   using typename Memory::Rows;
   // State of the lane's two rows; output tile n has the dimensions 8 n .. 8 n + 7.
@@ -66,17 +72,16 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
   };
   static CAPTION_DEVICE void run(const Params& p) {
     const Tile tile = find_tile(p, block_x(), kTileRows);
-    if (tile.rows == 0) return;
+    if (tile.rows == 0) return wait_for_launches_before();
     const KeyRange splits = splits_of_block(p, tile);
-    if (splits.begin == splits.end) return;
+    if (splits.begin == splits.end) return wait_for_launches_before();
     const Block block = block_of(p, tile, splits);
-    load_queries(block);
+    // With i8 it reads scales, of which the last launch may have written some.
+    if constexpr (kIsInt8) wait_for_launches_before();
     find_slots(block, splits.begin);
     sync_block();
-    copy_step(block, block.k, key_buffer(), block.steps.begin);
-    if constexpr (!kHasOneBuffer) {
-      copy_step(block, block.v, value_buffer(), block.steps.begin);
-    }
+    begin_copies(block);
+    load_queries(block);
     State total;
     State state;
     bool has_total = false;
@@ -126,13 +131,40 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
     }
   }
 
-  // The step's keys are under way, and with two buffers its values.
+  // Begins the copies of the first steps. Launches before, for which it waits, made the queries, and
+  // the keys and values from the tokens' first position on.
+  static CAPTION_DEVICE void begin_copies(const Block& block) {
+    const int steps_of_others = block.p.block_tables == nullptr
+                                    ? 0
+                                    : block.tile.sequence.first_position / kStepKeys;
+    bool has_waited = kIsInt8;
+    CAPTION_NO_UNROLL
+    for (int i = 0; i < (kHasOneBuffer ? 1 : kStepsAhead); ++i) {
+      const int step = block.steps.begin + i;
+      if (!has_waited && step >= steps_of_others) {
+        wait_for_launches_before();
+        has_waited = true;
+      }
+      copy_if(block, block.k, key_buffer(step), step);
+      if constexpr (!kHasOneBuffer) copy_if(block, block.v, value_buffer(step), step);
+    }
+    if (!has_waited) wait_for_launches_before();
+  }
+
+  // Begins the copy of a step's keys or values if the block has the step; else an empty group.
+  static CAPTION_DEVICE void copy_if(const Block& block, const unsigned char* from, Buffer& to,
+                                     int step) {
+    if (step < block.steps.end) return copy_step(block, from, to, step);
+    commit_copies();
+  }
+
+  // The step's keys are under way, and, but with one buffer, its values.
   static CAPTION_DEVICE void attend_step(const Block& block, int step, State& state) {
     // Groups of copies that a wait leaves under way.
-    constexpr int kGroupsBehind = kHasOneBuffer ? 0 : 1;
+    constexpr int kGroupsBehind = kBuffers - 1;
     const int first = step * kStepKeys;
     const bool sees_keys = first < block.some.end && first + kStepKeys > block.some.begin;
-    const bool has_next = step + 1 < block.steps.end;
+    const bool is_last = step + 1 == block.steps.end;
     wait_copies<kGroupsBehind>();
     sync_block();
     // The next split's slots are needed after the next barrier.
@@ -142,30 +174,29 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
       find_slots(block, split + 1);
     }
     FragmentC scores[kStepTiles] = {};
-    const Rows& keys = widen_step(key_buffer());
+    const Rows& keys = widen_step(key_buffer(step));
     if (sees_keys) multiply_keys(keys, scores);
     sync_block();
     if constexpr (kHasOneBuffer) {
-      copy_step(block, block.v, key_buffer(), step);
-    } else if (has_next) {
-      copy_step(block, block.k, key_buffer(), step + 1);
+      copy_step(block, block.v, key_buffer(step), step);
     } else {
-      commit_copies();
+      copy_if(block, block.k, key_buffer(step), step + kStepsAhead);
     }
     if (sees_keys) {
       weigh_scores<0>(block, first, scores, state);
-      weigh_scores<1>(block, first, scores, state);
+      // Scores of rows that the tile lacks stay: each row of the products is made of one of scores.
+      if (!kSplits || block.tile.rows > 8) weigh_scores<1>(block, first, scores, state);
     }
     wait_copies<kGroupsBehind>();
     sync_block();
-    const Rows& values = widen_step(value_buffer());
+    const Rows& values = widen_step(value_buffer(step));
     if (sees_keys) add_values(values, scores, state);
-    if (!has_next) return;
+    if (is_last) return;
     sync_block();
     if constexpr (kHasOneBuffer) {
-      copy_step(block, block.k, key_buffer(), step + 1);
+      copy_step(block, block.k, key_buffer(step), step + 1);
     } else {
-      copy_step(block, block.v, value_buffer(), step + 1);
+      copy_if(block, block.v, value_buffer(step), step + kStepsAhead);
     }
   }
 

@@ -3,8 +3,10 @@
 // A block computes 16 features of all rows (of SwiGLU both parts'). Its four warps take the slices
 // of K in turn; a warp's weights come through a ring of asynchronous copies, whose 16 bytes each
 // lane reads itself, so the ring needs no barrier. A warp rounds x once, 64 columns at a time, and
-// takes it from shared memory through ldmatrix. Where x is to be normalised, every block finds the
-// rows' factors itself while its first copies are under way.
+// takes it from shared memory through ldmatrix; x that has the weights' type already it only
+// copies, and loads one chunk ahead. Where x is to be normalised, every block finds the rows'
+// factors itself while its first copies are under way. In a graph these copies begin before the
+// launch before has ended.
 //
 // Traffic    2 bytes per weight, once; x once per block, from L1 and L2.
 // In flight  10 copies of 512 bytes per warp: 41 KB per multiprocessor with two blocks, where an
@@ -13,8 +15,8 @@
 // Measured on no GPU.
 #include <type_traits>
 
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/multiply_tiles.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -43,7 +45,8 @@ struct FewRowsParams {
   float eps;
   int rows;
   int columns;
-  int steps;  // tiles along K
+  int steps;        // tiles along K
+  bool is_rounded;  // x has the weights' type, and is read 16 bytes at a time
 };
 
 // T is the weights' type; kGroups groups of 8 rows; a lane loads kPack elements of x at a time;
@@ -72,6 +75,10 @@ struct FewRows {
   using Totals = float[kOperands][kGroups];
   using Ring = Bytes16[kStages][32];
   using ChunkTiles = Bytes16[kChunkSteps][kOperands];  // the lane's of the warp's next chunk
+  static constexpr int kRowsAtOnce = 32 / kChunkUnits;  // rows of a chunk that a warp loads at once
+  // A lane's units of a chunk of rounded x: of every kRowsAtOnce-th row.
+  static constexpr int kLaneUnits = 8 * kGroups / kRowsAtOnce;
+  using RoundedUnits = Bytes16[kLaneUnits];
 
   // Where a lane's next copies come from, and where the next tile to multiply is.
   struct Cursor {
@@ -94,6 +101,9 @@ struct FewRows {
     } else {
       load_tiles(p, cursor, ahead);
     }
+    wait_for_launches_before();  // of which one made x
+    RoundedUnits x_ahead;
+    if (p.is_rounded) load_rounded(p, warp_index() * kSliceSteps, x_ahead);
     if (p.norm.begin != nullptr) find_factors(p, shared);
     Totals totals = {};
     for (int first = 0; first * kSliceSteps < p.steps; first += kFewRowsWarps) {
@@ -103,7 +113,14 @@ struct FewRows {
       CAPTION_NO_UNROLL
       for (int step = begin; step < end; step += kChunkSteps) {
         sync_warp();  // all lanes have read the chunk before
-        load_chunk(p, work, shared.factor, step * kTileSize);
+        if (p.is_rounded) {
+          store_rounded(p, work, x_ahead);
+          const bool is_last = step + kChunkSteps >= end;
+          const int next_slice = begin + kFewRowsWarps * kSliceSteps;
+          load_rounded(p, is_last ? next_slice : step + kChunkSteps, x_ahead);
+        } else {
+          load_chunk(p, work, shared.factor, step * kTileSize);
+        }
         sync_warp();
         if constexpr (kHasRing) {
           multiply_chunk(p, shared.ring[warp_index()], work, cursor, end - step, sums);
@@ -191,6 +208,28 @@ struct FewRows {
       shared.factor[thread_index()] = rms_factor(sum, p.columns, p.eps);
     }
     sync_block();
+  }
+
+  // Loads the lane's units of the chunk that begins with a step, with zeros beyond the matrix.
+  static CAPTION_DEVICE void load_rounded(const Params& p, int step, RoundedUnits& units) {
+    const int column = step * kTileSize + lane_index() % kChunkUnits * 8;
+    const int first_row = lane_index() / kChunkUnits;
+    const T* const from = static_cast<const T*>(p.x.begin) + first_row * p.x_stride + column;
+    CAPTION_UNROLL
+    for (int i = 0; i < kLaneUnits; ++i) {
+      units[i] = Bytes16{};
+      if (first_row + i * kRowsAtOnce < p.rows && column < p.columns) {
+        units[i] = load(reinterpret_cast<const Bytes16*>(from + i * kRowsAtOnce * p.x_stride));
+      }
+    }
+  }
+
+  static CAPTION_DEVICE void store_rounded(const Params& p, Work& work, const RoundedUnits& units) {
+    CAPTION_UNROLL
+    for (int i = 0; i < kLaneUnits; ++i) {
+      const int row = lane_index() / kChunkUnits + i * kRowsAtOnce;
+      if (row < p.rows) store(&work.x[row][lane_index() % kChunkUnits], units[i]);
+    }
   }
 
   // Brings the columns of a chunk to shared memory, normalised and rounded, with zeros beyond the
@@ -362,8 +401,8 @@ template <class T, int kGroups, int kPack>
 void launch_few_rows(Stream& stream, const FewRowsParams& params, bool is_swiglu) {
   const Grid grid{.x = static_cast<unsigned>(params.parts.blocks)};
   const auto launch_to = [&]<WeightsTo kTo>() {
-    if (is_swiglu) return launch<FewRows<T, kGroups, kPack, 2, kTo>>(stream, grid, params);
-    launch<FewRows<T, kGroups, kPack, 1, kTo>>(stream, grid, params);
+    if (is_swiglu) return launch_dependent<FewRows<T, kGroups, kPack, 2, kTo>>(stream, grid, params);
+    launch_dependent<FewRows<T, kGroups, kPack, 1, kTo>>(stream, grid, params);
   };
   if constexpr (std::is_same_v<T, F16> && kPack > 1) {
     if (!has_async_copies(stream.context())) {
@@ -388,6 +427,7 @@ void launch_few_rows(Stream& stream, const FewRowsParams& params, bool is_swiglu
 void multiply_few_rows(Stream& stream, const DenseLayer& layer) {
   const ConstView x = layer.x;
   const RowsToNorm norm = layer.norm == nullptr ? RowsToNorm{} : *layer.norm;
+  const DType dtype = TilesForm::of(layer.parts.front().weight).tiles().dtype;
   const FewRowsParams params{.parts = tiles_parts(layer, kTileSize),
                              .x = numbers_of(x),
                              .x_stride = x.row_stride(),
@@ -395,10 +435,11 @@ void multiply_few_rows(Stream& stream, const DenseLayer& layer) {
                              .eps = norm.eps,
                              .rows = static_cast<int>(x.dim(0)),
                              .columns = static_cast<int>(x.dim(1)),
-                             .steps = count_tiles(x.dim(1))};
+                             .steps = count_tiles(x.dim(1)),
+                             .is_rounded = x.dtype() == dtype && allows_packs(x, 8)};
   // With a norm as rms_norm() chooses, on which the order of its sums depends.
   const bool has_packs = choose_pack({x, norm.weight, norm.normed}) == 4;
-  if (TilesForm::of(layer.parts.front().weight).tiles().dtype == DType::kBF16) {
+  if (dtype == DType::kBF16) {
     launch_few_rows<BF16>(stream, params, layer.is_swiglu, has_packs);
   } else {
     launch_few_rows<F16>(stream, params, layer.is_swiglu, has_packs);

@@ -5,6 +5,7 @@
 // Measured on no GPU.
 #include "kernels/norm.h"
 
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -40,6 +41,7 @@ struct RmsNorm {
   };
 
   static CAPTION_DEVICE void run(const Params& p) {
+    wait_for_launches_before();
     const float* const row = p.x + p.in.offset(block_x());
     const std::int64_t out = p.out.offset(block_x());
     float squares = 0;
@@ -65,6 +67,7 @@ struct LayerNorm {
   };
 
   static CAPTION_DEVICE void run(const Params& p) {
+    wait_for_launches_before();
     auto& shared = shared_memory<Shared>();
     const float* const row = p.x + p.in.offset(block_x());
     const std::int64_t out = p.out.offset(block_x());
@@ -100,8 +103,11 @@ void launch_norm(Stream& stream, const NormInput& input, View y) {
                           .in = vectors_of(input.x),
                           .out = vectors_of(y),
                           .eps = input.eps};
-  launch_packed<Kernel>(stream, {.x = count_vectors(y)},
-                        choose_pack({input.x, input.weight, input.bias, y}), params);
+  const Grid grid{.x = count_vectors(y)};
+  if (choose_pack({input.x, input.weight, input.bias, y}) == 4) {
+    return launch_dependent<Kernel<4>>(stream, grid, params);
+  }
+  launch_dependent<Kernel<1>>(stream, grid, params);
 }
 
 }  // namespace

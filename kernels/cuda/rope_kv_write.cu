@@ -8,9 +8,9 @@
 // Measured on no GPU.
 #include "kernels/rope_kv_write.h"
 
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/kv_pages.cuh"
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/rms.cuh"
 
@@ -53,6 +53,7 @@ struct RopeKvWrite {
   };
 
   static CAPTION_DEVICE void run(const Params& p) {
+    wait_for_launches_before();  // of which one made q, k and v
     const int vector = block_x() * kRopeWarps + warp_index();
     if (vector >= p.vectors) return;
     const int per_token = p.q.count + 2 * p.k.count;
@@ -144,8 +145,8 @@ Heads heads_of(View x, ConstView norm) {
 template <class T>
 void launch_rope_kv_write(Stream& stream, int pack, const RopeKvWriteParams& params) {
   const Grid grid{.x = static_cast<unsigned>((params.vectors + kRopeWarps - 1) / kRopeWarps)};
-  if (pack == 4) return launch<RopeKvWrite<T, 4>>(stream, grid, params);
-  launch<RopeKvWrite<T, 1>>(stream, grid, params);
+  if (pack == 4) return launch_dependent<RopeKvWrite<T, 4>>(stream, grid, params);
+  launch_dependent<RopeKvWrite<T, 1>>(stream, grid, params);
 }
 
 }  // namespace

@@ -99,6 +99,11 @@ DeviceRuntime& require_device_runtime(Device device);
 // The same for calls that release what the GPU has: one that is lost stays as it is.
 DeviceRuntime& releasing_runtime(Device device) noexcept;
 
+// Whether a launch on the queue may begin before the one before it has ended
+// (kernels/cuda/dependent_launch.cuh): work of the queue is recorded, and GPU and driver can do it.
+// Only builds with CUDA's runtime library have it.
+bool begins_early(void* queue);
+
 // Throws Error(kUnavailable) for a cudaError_t other than cudaSuccess; `doing` completes "the GPU
 // failed when it ...". Only builds with CUDA's runtime library have it.
 void check_cuda(int result, const char* doing);

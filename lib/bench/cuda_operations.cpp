@@ -1,7 +1,9 @@
 // The operations of model::TransformerDecoder::forward() and of sample_rows(), counted for CUDA.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "bench/cuda_prediction.h"
@@ -132,11 +134,15 @@ class Counter {
     constexpr double kChunkColumns = 64;
     // Wavefronts per chunk of x: a row takes two lines and a store; ldmatrix takes 4 for 8 rows.
     constexpr double kWavefrontsOfRow = 3;
+    constexpr double kWavefrontsOfRoundedRow = 2;
     constexpr double kWavefrontsOfStep = 4;
     // Instructions per chunk, and per two rows of a chunk, in the code of nvcc 13.0 for
     // load_chunk().
     constexpr double kChunkInstructions = 60;
     constexpr double kRowsInstructions = 70;
+    // Per chunk of x of 16 bits, and per four rows of it.
+    constexpr double kRoundedInstructions = 60;
+    constexpr double kRoundedRowsInstructions = 10;
     const model::LinearSpec& matrix = layer.matrix;
     const int operands = layer.operands;
     const bool has_norm = layer.has_norm;
@@ -162,14 +168,20 @@ class Counter {
     const double chunks = blocks * std::ceil(as_double(matrix.in) / kChunkColumns);
     const double passes = has_fused_norm ? 2 : 1;  // over x
     // A norm of its own leaves x in 16 bits.
-    const double x_bytes = passes * (has_norm && !has_fused_norm ? 2 : 4);
+    const bool is_rounded = layer.takes_rounded || (has_norm && !has_fused_norm);
+    const double x_bytes = passes * (is_rounded ? 2 : 4);
     work.l2_bytes = work.dram_bytes + x_bytes * blocks * as_double(rows * matrix.in);
-    work.wavefronts = chunks * as_double(rows) * (kWavefrontsOfRow + 2 * (passes - 1)) +
+    const double of_row = is_rounded ? kWavefrontsOfRoundedRow : kWavefrontsOfRow;
+    const double of_chunk =
+        is_rounded
+            ? kRoundedInstructions + kRoundedRowsInstructions * std::ceil(as_double(rows) / 4)
+            : kChunkInstructions + kRowsInstructions * std::ceil(as_double(rows) / 2);
+    work.wavefronts = chunks * as_double(rows) * (of_row + 2 * (passes - 1)) +
                       blocks * steps * as_double(groups) * kWavefrontsOfStep +
                       tiles * kWavefrontsOfTile;
     work.instructions =
         work.products * (has_bf16 ? 1 : 2) * with_ring->instructions_per_product +
-        chunks * (kChunkInstructions + kRowsInstructions * std::ceil(as_double(rows) / 2));
+        chunks * of_chunk;
     const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card_.num_sms));
     const double bytes_ahead =
         has_bf16 ? recorded->bytes_ahead
@@ -232,6 +244,19 @@ class Counter {
   std::vector<CudaWork> works_;
 };
 
+// Bytes of a number that an operation writes for a product alone.
+double input_bytes(MatrixFormat format) { return has_codes(format) ? 4 : kWeightBytes; }
+
+// Whether the launches of a kernel may begin before those before them have ended
+// (kernels/cuda/dependent_launch.cuh).
+bool begins_early(const CudaCard& card, const CudaStep& step, std::string_view kernel) {
+  constexpr std::string_view kDependent[] = {"FewRows<", "RopeKvWrite<", "AttendTiles<",
+                                             "RmsNorm<"};
+  return step.is_graph() && card.architecture >= 90 &&
+         std::any_of(std::begin(kDependent), std::end(kDependent),
+                     [kernel](std::string_view name) { return kernel.starts_with(name); });
+}
+
 // The operations of a layer's pieces of `rows` rows, and of all layers.
 void count_piece(Counter& counter, const model::DecoderSpec& shape, std::int64_t rows,
                  MatrixFormat format) {
@@ -251,10 +276,13 @@ void count_piece(Counter& counter, const model::DecoderSpec& shape, std::int64_t
                    {.matrix = {.out = 2 * shape.intermediate, .in = shape.hidden},
                     .operands = 2,
                     .has_norm = true,
-                    .format = format},
+                    .format = format,
+                    .output_bytes = input_bytes(format)},
                    layers);
   counter.multiply("linear_add down", rows,
-                   {.matrix = {.out = shape.hidden, .in = shape.intermediate}, .format = format},
+                   {.matrix = {.out = shape.hidden, .in = shape.intermediate},
+                    .format = format,
+                    .takes_rounded = !has_codes(format)},
                    layers);
 }
 
@@ -277,22 +305,30 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
                   .keys = step.context_tokens,
                   .heads = shape.num_heads,
                   .kv_heads = shape.num_kv_heads,
-                  .head_dim = shape.head_dim},
+                  .head_dim = shape.head_dim,
+                  .output_bytes = input_bytes(format),
+                  .begins_early = begins_early(card, step, "AttendTiles<")},
                  shape.num_layers);
   counter.multiply("linear_add o", rows,
-                   {.matrix = {.out = shape.hidden, .in = shape.q_dim()}, .format = format},
+                   {.matrix = {.out = shape.hidden, .in = shape.q_dim()},
+                    .format = format,
+                    .takes_rounded = !has_codes(format)},
                    shape.num_layers);
+  const MatrixFormat head_format = matrix_format(weights, weights::Role::kHead);
   const double last = as_double(step.num_sequences * shape.hidden);
   counter.move("gather_rows", "MoveRows<Bytes16, (Moves)0>", 8 * last, 1);
   counter.move("rms_norm", "RmsNorm<4>", 8 * last, 1);
   counter.multiply("linear lm_head", step.num_sequences,
                    {.matrix = {.out = shape.vocab, .in = shape.hidden},
-                    .format = matrix_format(weights, weights::Role::kHead)},
+                    .format = head_format,
+                    .takes_rounded = !has_codes(head_format)},
                    1);
   counter.sample(step.num_sequences, shape.vocab);
   std::vector<CudaWork> works = counter.take();
   for (CudaWork& work : works) {
-    work.launch_seconds = step.is_graph() ? kGraphLaunchSeconds : kLaunchSeconds;
+    work.launch_seconds = begins_early(card, step, work.kernel) ? kDependentLaunchSeconds
+                          : step.is_graph()                     ? kGraphLaunchSeconds
+                                                                : kLaunchSeconds;
   }
   return works;
 }

@@ -8,8 +8,9 @@
 //   products       m16n8k16 of tensor cores, or m16n8k32 of integers, which take as long
 //   instructions   of warps, four per clock and multiprocessor
 // and kLaunchSeconds, or kGraphLaunchSeconds in a decode step, which the engine launches as a graph
-// (engine/internal/step_graphs.h); tensor cores and instructions need four warps of a
-// multiprocessor for these rates. Attention also waits for its first loads. The host's work between
+// (engine/internal/step_graphs.h), where kernels that may begin before the one before them has
+// ended (kernels/cuda/dependent_launch.cuh) have kDependentLaunchSeconds; tensor cores and
+// instructions need four warps of a multiprocessor for these rates. Attention also waits for its first loads. The host's work between
 // steps is not counted, nor are rows that pad a step. A launch of few blocks has only the
 // multiprocessors that these can be on, and takes as many rounds of blocks as it needs. Launches
 // follow one another. So the prediction is a bound: waves of blocks, clocks under load and what L2
@@ -49,9 +50,15 @@ namespace caption::bench {
 // us on an RTX 5070 Ti (github.com/ahrefs/ocannl/issues/488).
 inline constexpr double kLaunchSeconds = 1.5e-6;
 inline constexpr double kGraphLaunchSeconds = 1.3e-6;
+// The same within a graph for a launch that begins early: 0.96 us less, as an empty pair of kernels
+// in a graph at 1.755 GHz showed (github.com/pegainfer-project/pegainfer/issues/569).
+inline constexpr double kDependentLaunchSeconds = kGraphLaunchSeconds - 0.96e-6;
 inline constexpr double kLatencySeconds = 1e-6;
-// Of a load from L2 while few are under way. Assumed, not taken from a data sheet.
-inline constexpr double kL2LatencySeconds = 0.3e-6;
+// Of a load while few are under way: from L2 at most 339 clocks on an L40, where it depends on the
+// multiprocessor (arXiv:2606.22588), and 262 to 273 on A100, H100 and RTX 4090; from DRAM 466 to 542
+// on these three (arXiv:2402.13499).
+inline constexpr double kL2LatencyClocks = 339;
+inline constexpr double kDramLatencyClocks = 542;
 
 // Sources: NVIDIA's data sheets and architecture white papers; L2 of T4: arXiv:1903.07486. No
 // figure of L2 was found for L4 and H100: they are taken as 32 and 40 bytes per clock and
@@ -68,6 +75,8 @@ struct CudaCard {
   double clocks_per_product;
 
   double clocks_per_s() const { return num_sms * clock_hz; }  // summed over multiprocessors
+  double l2_latency_s() const { return kL2LatencyClocks / clock_hz; }
+  double dram_latency_s() const { return kDramLatencyClocks / clock_hz; }
   // 4,096 operations of a product; of integers 8,192, at twice this rate.
   double flops_per_s() const { return 4 * 4096 * clocks_per_s() / clocks_per_product; }
 };

@@ -15,6 +15,7 @@
 #include "kernels/rope_kv_write.h"
 #include "kernels/rows.h"
 #include "kernels/swiglu.h"
+#include "model/internal/attention_key.h"
 #include "model/internal/rope_axis.h"
 #include "tensor/copy.h"
 
@@ -169,10 +170,15 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
   if (batch.num_logit_rows() == 0) return;
   const View last = last_.view({batch.num_logit_rows(), spec_.hidden});
   kernels::gather_rows(stream, x, batch.logit_rows, last);
-  kernels::rms_norm(stream, last, final_norm_, spec_.rms_norm_eps, last);
-  kernels::linear(stream, last, lm_head_, ConstView{}, logits);
-  low_rank_.add(stream, head_id_,
-                {.first = 0, .count = last.dim(0), .adapted = batch.adapted_logits}, last, logits);
+  const LowRankLayers::Rows adapted{
+      .first = 0, .count = last.dim(0), .adapted = batch.adapted_logits};
+  // normed_ has room for the rows of a piece.
+  const bool is_wide = kernels::activation_dtype(lm_head_) == DType::kF32 ||
+                       last.dim(0) > piece_rows_ || low_rank_.change(head_id_, adapted);
+  const View normed = is_wide ? last : as_input_of(lm_head_, normed_.view(last.shape()));
+  kernels::rms_norm(stream, last, final_norm_, spec_.rms_norm_eps, normed);
+  kernels::linear(stream, normed, lm_head_, ConstView{}, logits);
+  low_rank_.add(stream, head_id_, adapted, normed, logits);
 }
 
 void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstView logits) const {
@@ -315,7 +321,10 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
     project(stream, layer, step, pages, {x, first, std::min(piece_rows_, rows - first)}, q);
   }
 
-  const View attended = normed_.view({rows, spec_.q_dim()});
+  const LowRankLayers::Rows adapted{.first = 0, .count = rows, .adapted = step.adapted};
+  const bool is_changed = low_rank_.change(layer.ids.o.weight, adapted);
+  const View memory = normed_.view({rows, spec_.q_dim()});
+  const View attended = is_changed ? memory : as_input_of(layer.o.weight, memory);
   const float scale = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim));
   const kernels::PagedContext context{.k_pages = pages.k,
                                       .v_pages = pages.v,
@@ -329,18 +338,21 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
   kernels::paged_attention(stream, q, context, scale, attended.reshape(q.shape()));
   watch(stream, index, step.watched, q, context, scale);
   kernels::linear_add(stream, attended, layer.o.weight, layer.o.bias, x);
-  low_rank_.add(stream, layer.ids.o.weight, {.first = 0, .count = rows, .adapted = step.adapted},
-                attended, x);
+  low_rank_.add(stream, layer.ids.o.weight, adapted, attended, x);
 }
 
-void TransformerDecoder::gate_and_up(Stream& stream, const Layer& layer,
+View TransformerDecoder::gate_and_up(Stream& stream, const Layer& layer,
                                      const LowRankLayers::Rows& rows,
-                                     const kernels::RowsToNorm& input, View inner) {
+                                     const kernels::RowsToNorm& input) {
   const ParameterId gate = layer.ids.gate.weight;
   const ParameterId up = layer.ids.up.weight;
+  const View inner = inner_.view({rows.count, spec_.intermediate});
   const bool is_changed = low_rank_.change(gate, rows) || low_rank_.change(up, rows);
   if (!is_changed && layer.gates_like_up()) {
-    return kernels::norm_linear_swiglu(stream, input, layer.gate, layer.up, inner);
+    const bool is_down_changed = low_rank_.change(layer.ids.down.weight, rows);
+    const View y = is_down_changed ? inner : as_input_of(layer.down.weight, inner);
+    kernels::norm_linear_swiglu(stream, input, layer.gate, layer.up, y);
+    return y;
   }
   kernels::rms_norm(stream, input.x, input.weight, input.eps, input.normed);
   const View up_rows = up_.view(inner.shape());
@@ -350,15 +362,16 @@ void TransformerDecoder::gate_and_up(Stream& stream, const Layer& layer,
   low_rank_.add(stream, gate, rows, input.normed, inner);
   low_rank_.add(stream, up, rows, input.normed, up_rows);
   kernels::swiglu(stream, inner, up_rows, inner);
+  return inner;
 }
 
 void TransformerDecoder::mlp(Stream& stream, const Layer& layer, const Step& step, View x) {
   for (std::int64_t first = 0; first < x.dim(0); first += piece_rows_) {
     const std::int64_t count = std::min(piece_rows_, x.dim(0) - first);
     const View part = x.rows(first, count);
-    const View inner = inner_.view({count, spec_.intermediate});
     const LowRankLayers::Rows adapted{.first = first, .count = count, .adapted = step.adapted};
-    gate_and_up(stream, layer, adapted, input_of(part, layer.post_attention_norm), inner);
+    const View inner =
+        gate_and_up(stream, layer, adapted, input_of(part, layer.post_attention_norm));
     kernels::linear_add(stream, inner, layer.down.weight, layer.down.bias, part);
     low_rank_.add(stream, layer.ids.down.weight, adapted, inner, part);
   }

@@ -26,7 +26,8 @@ TYPES = {"b8": np.uint8, "u8": np.uint8, "s8": np.int8, "b16": np.uint16, "u16":
 STORAGE = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 LANES = 32
 COLLECTIVES = {"shfl", "vote", "ldmatrix", "mma"}
-NO_OPERATION = {"membar", "fence", "prefetch", "prefetchu", "discard", "applypriority"}
+NO_OPERATION = {"membar", "fence", "prefetch", "prefetchu", "discard", "applypriority",
+                "griddepcontrol"}
 
 
 class KernelFault(Exception):

@@ -152,13 +152,13 @@ TEST_SUITE("bench/cuda_prediction") {
     CHECK(!find_recorded("RmsNorm<4>", 70).has_value());
   }
 
-  TEST_CASE("a dense layer of more than 16 rows is rounded and multiplied by tiles") {
-    for (const auto& [rows, launches] : {std::pair{1, 1}, {16, 1}, {17, 2}, {100, 2}}) {
+  TEST_CASE("a dense layer of more than 16 rows, which are rounded, is multiplied by tiles") {
+    for (const int rows : {1, 16, 17, 100}) {
       const CudaStep step{.new_tokens = rows, .context_tokens = rows};
       for (const CudaWork& work : list_operations(*find_cuda_card("a100"), kShape, step)) {
         if (work.operation == "linear_add down") {
           CHECK(work.calls == 3);
-          CHECK(work.launches == 3 * launches);
+          CHECK(work.launches == 3);
           const char* const kernel = rows <= 16   ? "FewRows<BF16"
                                      : rows <= 64 ? "TileGemm<BF16, GemmShape<2, "
                                                   : "TileGemm<BF16, GemmShape<4, ";
@@ -280,10 +280,14 @@ TEST_SUITE("bench/cuda_prediction") {
     CHECK(work.dram_bytes == 2 * 2 * 8192 * 8 * 128);
     CHECK(work.kernel == "AttendTiles<BF16, BF16, 8, (TileWork)1>");
     CHECK(work.instructions > 8 * work.products);
-    // Lengths and slots, the first keys, states and their count, and two rows of each of two warps.
-    const double waits = (2 + 2 + 2) * kL2LatencySeconds + kLatencySeconds;
+    // Lengths and slots, the first keys, states and their count, and two times 16 splits.
+    const double waits = (2 + 2 + 2) * a100.l2_latency_s() + a100.dram_latency_s();
     CHECK(work.wait_seconds > waits);
     CHECK(work.wait_seconds < waits + 2e-6);
+    AttentionCall early = decoding;
+    early.begins_early = true;
+    CHECK(count_attention(a100, early).wait_seconds ==
+          doctest::Approx(work.wait_seconds - 2 * a100.l2_latency_s()));
     CHECK(count_attention(*find_cuda_card("t4"), decoding).kernel ==
           "AttendTiles<F16, F16, 8, (TileWork)2>");
     // Products in f32 are not modelled.
@@ -334,6 +338,26 @@ TEST_SUITE("bench/cuda_prediction") {
       const CudaStep step{.new_tokens = new_tokens, .context_tokens = 2};
       for (const CudaWork& work : list_operations(kCard, kShape, step)) {
         CHECK(work.launch_seconds == (new_tokens == 1 ? kGraphLaunchSeconds : kLaunchSeconds));
+      }
+    }
+  }
+
+  TEST_CASE("from sm_90 on launches of a decode step begin early, others do not") {
+    for (const CudaCard& card : cuda_cards()) {
+      CAPTURE(card.name);
+      const bool has_early = card.architecture >= 90;
+      for (const std::int64_t new_tokens : {1, 2}) {
+        const CudaStep step{.new_tokens = new_tokens, .context_tokens = 1280};
+        for (const CudaWork& work : list_operations(card, kShape, step)) {
+          CAPTURE(work.operation);
+          const bool is_early = work.launch_seconds == kDependentLaunchSeconds;
+          const bool is_dense = work.kernel.starts_with("FewRows<");
+          if (is_dense || work.operation == "rope_kv_write" || work.operation == "rms_norm") {
+            CHECK(is_early == (has_early && new_tokens == 1));
+          } else if (work.operation == "sample_rows" || work.operation == "embedding") {
+            CHECK_FALSE(is_early);
+          }
+        }
       }
     }
   }

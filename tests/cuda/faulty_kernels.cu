@@ -1,7 +1,9 @@
 #include "tests/cuda/faulty_kernels.h"
 
+#include <type_traits>
+
 #include "kernels/cuda/arrive.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/dependent_launch.cuh"
 
 namespace caption::testing {
 namespace {
@@ -336,9 +338,51 @@ struct TooMuchShared : Kernel {
   static CAPTION_DEVICE void run(const Params& p) { p.memory[thread_index()] = 1; }
 };
 
+// A launch that begins early.
+struct EarlyKernel : Kernel {};
+
+template <bool kFaulty>
+struct WritesBeforeItsWait : EarlyKernel {
+  static CAPTION_DEVICE void run(const Params& p) {
+    if constexpr (kFaulty) p.memory[thread_index()] = 1;
+    wait_for_launches_before();
+    if constexpr (!kFaulty) p.memory[thread_index()] = 1;
+  }
+};
+
+template <bool kFaulty>
+struct AddsBeforeItsWait : EarlyKernel {
+  static CAPTION_DEVICE void run(const Params& p) {
+    auto* const count = reinterpret_cast<std::uint32_t*>(p.memory);
+    if constexpr (kFaulty) atomic_add(count, 1u);
+    wait_for_launches_before();
+    if constexpr (!kFaulty) atomic_add(count, 1u);
+  }
+};
+
+template <bool kFaulty>
+struct OneThreadDoesNotWait : EarlyKernel {
+  static CAPTION_DEVICE void run(const Params& p) {
+    if (kFaulty && thread_index() == 5) return;
+    wait_for_launches_before();
+    p.memory[thread_index()] = 1;
+  }
+};
+
+template <bool kFaulty>
+struct WaitsTwice : EarlyKernel {
+  static CAPTION_DEVICE void run(const Params& p) {
+    wait_for_launches_before();
+    if constexpr (kFaulty) wait_for_launches_before();
+    p.memory[thread_index()] = 1;
+  }
+};
+
 template <class AKernel, int kBlocks>
 void launch_kernel(float* memory) {
-  if constexpr (sizeof(typename AKernel::Params) == sizeof(Params)) {
+  if constexpr (std::is_base_of_v<EarlyKernel, AKernel>) {
+    launch_dependent<AKernel>(nullptr, {.x = kBlocks}, {memory});
+  } else if constexpr (sizeof(typename AKernel::Params) == sizeof(Params)) {
     launch<AKernel>(nullptr, {.x = kBlocks}, {memory});
   } else {
     launch<AKernel>(nullptr, {.x = kBlocks}, {&host_number, memory});
@@ -379,6 +423,10 @@ constexpr KernelPair kPairs[] = {
     pair<HalfAWarpShuffles>("half a warp shuffles", Fault::kDivergence),
     pair<ShufflesAtTwoPlaces>("lanes shuffle at two places", Fault::kDivergence),
     pair<HalfABlockAtABarrier>("half a block is at a barrier", Fault::kDivergence),
+    pair<WritesBeforeItsWait>("a launch writes before it waits for others", Fault::kBeforeWait),
+    pair<AddsBeforeItsWait>("a launch adds before it waits for others", Fault::kBeforeWait),
+    pair<OneThreadDoesNotWait>("a thread does not wait for other launches", Fault::kBeforeWait),
+    pair<WaitsTwice>("a launch waits for others twice", Fault::kBeforeWait),
     pair<TooMuchShared>("a block asks for too much shared memory", Fault::kLaunch),
 };
 

@@ -7,12 +7,15 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "backend/device_runtime.h"
 #include "base/error.h"
 #include "kernels/rows.h"
 #include "tensor/copy.h"
+#include "tests/cuda/measured_kernels.h"
 #include "tests/cuda/testing.h"
+#include "tests/support/cuda/device_array.h"
 #include "tests/support/cuda/emulated_runtime.h"
 #include "tests/support/cuda/queues.h"
 
@@ -31,6 +34,8 @@ using caption::Tensor;
 using caption::ThreadPool;
 using caption::View;
 using caption::cuda_emulator::Emulation;
+using caption::testing::DeviceArray;
+using caption::testing::launch_early_copy;
 
 namespace {
 
@@ -231,6 +236,41 @@ TEST_CASE("a refused graph leaves the stream as it was, and a lost GPU is lost")
   Stream on_cpu(pool);
   CHECK_FALSE(caption::has_graphs(on_cpu));
   CHECK_THROWS_AS(GraphCapture{on_cpu}, Error);
+}
+
+TEST_CASE("what a launch of a graph reads before it waits, no launch of the graph has written") {
+  const auto faults_of = [](bool reads_before_waiting, bool is_graph, bool reads_constant) {
+    const Emulation emulation;
+    ThreadPool pool(1);
+    Stream stream(kGpu, pool);
+    const DeviceArray<float> constant(std::vector<float>(64, 1.0F));
+    const DeviceArray<float> between(std::vector<float>(64, 2.0F));
+    const DeviceArray<float> result(std::vector<float>(64, 3.0F));
+    const auto launch = [&] {
+      launch_early_copy(stream.queue(), constant.begin(), between.begin(), true);
+      launch_early_copy(stream.queue(), (reads_constant ? constant : between).begin(),
+                        result.begin(), reads_before_waiting);
+    };
+    std::optional<Graph> graph;
+    if (is_graph) graph = record(stream, launch);
+    for (int i = 0; i < 2; ++i) {
+      if (is_graph) {
+        graph->launch(stream);
+      } else {
+        launch();
+      }
+    }
+    stream.synchronize();
+    CHECK(result.elements() == std::vector<float>(64, 1.0F));
+    return emulation.report().faults;
+  };
+  const auto faults = faults_of(true, true, false);
+  REQUIRE(faults.size() == 1);
+  CHECK(faults.front().fault == caption::cuda_emulator::Fault::kBeforeWait);
+  CHECK(faults.front().text.find("of the graph, which wrote them") != std::string::npos);
+  CHECK(faults_of(false, true, false).empty());
+  CHECK(faults_of(true, true, true).empty());
+  CHECK(faults_of(true, false, false).empty());  // launches one by one do not overlap
 }
 
 TEST_SUITE_END();

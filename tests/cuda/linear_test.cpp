@@ -251,9 +251,46 @@ TEST_CASE("with more rows, neither weights nor x are moved twice over, nor banks
   }
 }
 
+TEST_CASE("few rows of the weights' type have the bits of the same numbers in f32") {
+  // Columns of whole chunks, of parts of chunks and slices, and that do not allow 16 bytes at once.
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const std::int64_t columns : {64, 1096, 4168, 5003}) {
+      CAPTURE(columns);
+      const DeviceWeight weight(random_of(dtype, {18, columns}, 21), Layout::kTiles);
+      for (const std::int64_t rows : {1, 7, 8, 9, 16}) {
+        CAPTURE(rows);
+        const Tensor x = random_of(dtype, {rows, columns}, 22);
+        const Tensor want = product(caption::testing::converted(x, DType::kF32), weight, {});
+        for (const int capability : {0, 75}) {
+          if (capability == 75 && dtype == DType::kBF16) continue;
+          const Tensor got = product(x, weight, {.seed = 3}, columns + 8, capability);
+          CHECK(same_bits(got, want));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("few rows of the weights' type are read once per block, and nothing of them twice over") {
+  const DeviceWeight weight(random_of(DType::kBF16, {32, 2048}, 5), Layout::kTiles);
+  const DeviceTensor x(random_of(DType::kBF16, {16, 2048}, 6));
+  const DeviceTensor y(DType::kF32, {16, 32});
+  const auto report = run_emulated(0, [&](Stream& stream) {
+    linear(stream, x.view(), weight.get(), caption::ConstView{}, y.view());
+  });
+  std::int64_t sectors = 0;
+  for (const auto& cost : report.costs) {
+    using caption::cuda_emulator::AccessKind;
+    CHECK(cost.units == cost.least_units);
+    if (cost.kind == AccessKind::kLoadGlobal && cost.size_bytes == 16) sectors += cost.units;
+  }
+  CHECK(sectors * 32 == 2 * 2048 * (32 + 2 * 16));  // weights once, x by each of two blocks
+}
+
 TEST_CASE("weights are read once, and nothing of them twice over") {
   const DeviceWeight weight(random_of(DType::kBF16, {32, 2048}, 5), Layout::kTiles);
-  const DeviceTensor x(random_of(DType::kBF16, {8, 2048}, 6));
+  // Not of the weights' type, so that no load of x has 16 bytes.
+  const DeviceTensor x(random_of(DType::kF16, {8, 2048}, 6));
   const DeviceTensor y(DType::kF32, {8, 32});
   const auto report = run_emulated(0, [&](Stream& stream) {
     linear(stream, x.view(), weight.get(), caption::ConstView{}, y.view());

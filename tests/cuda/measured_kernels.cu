@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/dependent_launch.cuh"
 
 namespace caption::testing {
 namespace {
@@ -106,7 +106,30 @@ struct Product {
   }
 };
 
+struct EarlyCopy {
+  static constexpr int kThreads = 64;
+  struct Params {
+    const float* from;
+    float* to;
+    bool reads_before_waiting;
+  };
+  struct Shared {
+    float number;
+  };
+  static CAPTION_DEVICE void run(const Params& p) {
+    float x = 0;
+    if (p.reads_before_waiting) x = load(p.from + thread_index());
+    wait_for_launches_before();
+    if (!p.reads_before_waiting) x = load(p.from + thread_index());
+    store(p.to + thread_index(), x);
+  }
+};
+
 }  // namespace
+
+void launch_early_copy(void* queue, const float* from, float* to, bool reads_before_waiting) {
+  launch_dependent<EarlyCopy>(queue, {}, {from, to, reads_before_waiting});
+}
 
 void launch_global_loads(const float* memory, int size_bytes, int stride_bytes) {
   launch<GlobalLoads>(

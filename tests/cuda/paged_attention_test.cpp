@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -169,6 +170,25 @@ TEST_CASE("tensor cores give a query the same bits in prompts, chunks, decodes a
       CHECK(count_different(PagedBatches(wide, options, with(Splitting::kNone)).whole(),
                             PagedBatches(wide, other, with(Splitting::kAll)).decoded()) == 0);
     }
+  }
+}
+
+TEST_CASE("rows of more splits than lanes fold at once have the same bits in splits") {
+  // Rows of 17 and of 18 splits.
+  const PagedModel model(3, 1, 40, {4354});
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    CAPTURE(std::string(caption::dtype_name(dtype)));
+    const auto rows = [&](Splitting splitting) {
+      PagedBatches batches(model, {.dtype = dtype, .page_tokens = 16}, with(splitting));
+      batches.skip({4351});
+      batches.step({3});
+      const std::vector<Tensor> all = std::move(batches).rows();
+      const float* const first = all[0].as<float>() + 4351 * 3 * 40;
+      return std::vector<float>(first, first + std::ptrdiff_t{3} * 3 * 40);
+    };
+    const std::vector<float> whole = rows(Splitting::kNone);
+    const std::vector<float> split = rows(Splitting::kAll);
+    CHECK(std::memcmp(whole.data(), split.data(), whole.size() * sizeof(float)) == 0);
   }
 }
 

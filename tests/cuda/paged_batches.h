@@ -142,6 +142,13 @@ class PagedBatches {
     keep(y.to_host(), cu, counts);
   }
 
+  // The next counts[s] tokens of each sequence are in its pages, and nobody asks for their rows.
+  void skip(const std::vector<std::int64_t>& counts) {
+    for (std::size_t s = 0; s < counts.size(); ++s) done_[s] += counts[s];
+  }
+
+  // The rows of the steps so far; nobody has written the others.
+  std::vector<Tensor> rows() && { return std::move(out_); }
   // All prompts in one step.
   std::vector<Tensor> whole() && {
     step(model_.lengths);

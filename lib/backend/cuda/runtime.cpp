@@ -154,7 +154,29 @@ class CudaRuntime final : public DeviceRuntime {
   }
 };
 
+// Graphs have had dependent launches since CUDA 12.3.
+bool drives_dependent_launches() {
+  constexpr int kLeastVersion = 12030;
+  int version = 0;
+  return CUDART_VERSION >= kLeastVersion && cudaDriverGetVersion(&version) == cudaSuccess &&
+         version >= kLeastVersion;
+}
+
 }  // namespace
+
+bool begins_early(void* queue) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream_of(queue), &status) != cudaSuccess ||
+      status != cudaStreamCaptureStatusActive) {
+    return false;
+  }
+  static const bool has_driver = drives_dependent_launches();
+  int device = 0;
+  int major = 0;
+  return has_driver && cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major >= 9;
+}
 
 void check_cuda(int result, const char* doing) {
   if (result == cudaSuccess) return;

@@ -15,17 +15,20 @@ constexpr std::int64_t kStepKeys = 64;
 constexpr std::int64_t kWarpRows = 16;
 constexpr std::int64_t kPrefillRows = 64;  // of a block of four warps
 constexpr std::int64_t kEnoughBlocks = 264;
-constexpr std::int64_t kFoldWarps = 2;
-constexpr std::int64_t kFoldedAtOnce = 32;
-// Of a block that attends one split, before and after its steps, in the code of nvcc 13.0; of a
-// copy of 16 bytes by the warp that does not multiply; and of a warp that folds a row, per group of
-// splits and per split.
-constexpr double kSplitInstructions = 2000;
+constexpr std::int64_t kFoldedRows = 4;  // at once: two of each of two warps
+constexpr std::int64_t kFoldedAtOnce = 16;
+constexpr double kStepsAhead = 2;  // of a split, from sm_80 on
+// Of each of the two warps of a block that attends one split, before and after its steps, in the
+// code of nvcc 13.0; of a copy of 16 bytes by the warp that does not multiply; and of a warp that
+// folds two rows, once, per group of splits and per split.
+constexpr double kSplitInstructions = 3150;
 constexpr double kCopyInstructions = 10;
+constexpr double kFoldRowsInstructions = 250;
 constexpr double kFoldInstructions = 300;
-constexpr double kFoldSplitInstructions = 20;
-// Waits for L2, each of which needs the one before: lengths and slots of keys; and of the last
-// block of a tile, states written and blocks counted.
+constexpr double kFoldSplitInstructions = 26;
+// Waits for L2, each of which needs the one before: lengths and slots of keys, which pass while the
+// launch before ends, if the launch begins early; and of the last block of a tile, states written
+// and blocks counted.
 constexpr double kAttendWaits = 2;
 constexpr double kArriveWaits = 2;
 
@@ -89,10 +92,11 @@ std::string kernel_of(const CudaCard& card, const AttentionCall& call, bool has_
          std::to_string(dim_tiles(call.head_dim)) + ", (TileWork)" + std::to_string(work);
 }
 
-// Bytes that a block has under way on average. With two buffers the copy of a step's keys, and that
-// of its values, begins when half of the step before has been multiplied; where copies are loads, a
-// warp multiplies when they have come.
-double bytes_in_flight(const CudaCard& card, const RecordedKernel& kernel, double step_bytes) {
+// Bytes that a block has under way on average. From sm_80 on the copy of a step's keys, and that of
+// its values, begins when half of the step whose buffers it takes, `steps_ahead` before, has been
+// multiplied; where copies are loads, a warp multiplies when they have come.
+double bytes_in_flight(const CudaCard& card, const RecordedKernel& kernel, double step_bytes,
+                       double steps_ahead) {
   const double warps = kernel.threads / 32.0;
   const double multiplying = kernel.working_instructions / card.clock_hz;  // of a warp
   if (card.architecture < 80) {
@@ -100,7 +104,8 @@ double bytes_in_flight(const CudaCard& card, const RecordedKernel& kernel, doubl
         kLatencySeconds * std::max(1.0, step_bytes / (kernel.bytes_ahead * warps));
     return step_bytes * kLatencySeconds / (loading + multiplying);
   }
-  return step_bytes * kLatencySeconds / std::max(multiplying, kLatencySeconds + multiplying / 2);
+  const double of_step = (kLatencySeconds + multiplying / 2) / steps_ahead;
+  return step_bytes * kLatencySeconds / std::max(multiplying, of_step);
 }
 
 // The states of splits, which the last block of each tile folds; that of the last tile has nothing
@@ -113,13 +118,25 @@ void add_fold(const CudaCard& card, const AttentionCall& call, CudaWork& work) {
       call.sequences * call.new_tokens, call.heads, call.head_dim, splits));
   work.l2_bytes += state_bytes;
   if (2 * state_bytes > card.l2_bytes / 2) work.dram_bytes += 2 * state_bytes;
-  const double of_row =
-      as_double(groups) * kFoldInstructions + as_double(splits) * kFoldSplitInstructions;
-  work.instructions += as_double(vectors) * of_row;
+  const double of_rows = kFoldRowsInstructions + as_double(groups) * kFoldInstructions +
+                         as_double(splits) * kFoldSplitInstructions;
+  work.instructions += as_double(vectors) / 2 * of_rows;
   const Tiling tiling{call, kWarpRows};
-  const double rows = as_double(divide_up(std::min(tiling.rows(), kWarpRows), kFoldWarps));
-  work.wait_seconds +=
-      (kArriveWaits + rows * as_double(groups)) * kL2LatencySeconds + rows * of_row / card.clock_hz;
+  const double times = as_double(divide_up(std::min(tiling.rows(), kWarpRows), kFoldedRows));
+  work.wait_seconds += (kArriveWaits + times * as_double(groups)) * card.l2_latency_s() +
+                       times * of_rows / card.clock_hz;
+}
+
+// The instructions of blocks of two warps, of which one multiplies. A multiprocessor takes as long
+// as the warps that multiply, each on a quarter of it, or as all warps on the quarters that they
+// fill.
+void count_split_instructions(double blocks, double copies, double resident, CudaWork& work) {
+  const double of_one = work.instructions + blocks * kSplitInstructions;
+  const double of_both = of_one + blocks * kSplitInstructions + copies * kCopyInstructions;
+  const auto quarters = [](double num_warps) { return std::min(num_warps, 4.0); };
+  const bool waits_for_one = of_one / quarters(resident) > of_both / quarters(2 * resident);
+  work.instructions = waits_for_one ? of_one : of_both;
+  work.warps = waits_for_one ? resident : 2 * resident;
 }
 
 CudaWork count_tiles(const CudaCard& card, const AttentionCall& call, bool has_splits) {
@@ -154,11 +171,13 @@ CudaWork count_tiles(const CudaCard& card, const AttentionCall& call, bool has_s
   work.instructions = warp_steps * recorded->working_instructions;
   const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card.num_sms));
   work.warps = resident * as_double(warps);
-  work.bytes_in_flight = resident * bytes_in_flight(card, *recorded, step_bytes);
-  work.wait_seconds = kAttendWaits * kL2LatencySeconds + kLatencySeconds;
+  work.bytes_in_flight =
+      resident * bytes_in_flight(card, *recorded, step_bytes, has_splits ? kStepsAhead : 1);
+  work.wait_seconds = card.dram_latency_s();
+  if (!call.begins_early) work.wait_seconds += kAttendWaits * card.l2_latency_s();
   if (has_splits) {
     const double copies = block_steps * step_bytes / 2 / kCopyBytes / kWarpLanes;
-    work.instructions += blocks * kSplitInstructions + copies * kCopyInstructions;
+    count_split_instructions(blocks, copies, resident, work);
     add_fold(card, call, work);
   }
   return work;

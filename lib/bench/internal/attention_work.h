@@ -19,7 +19,8 @@ struct AttentionCall {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 1;
-  double output_bytes = 4;  // of a number
+  double output_bytes = 4;     // of a number
+  bool begins_early = false;   // kernels/cuda/dependent_launch.cuh
 };
 
 // The launch of AttendTiles. A kernel that the record lacks leaves bytes and products alone, and no

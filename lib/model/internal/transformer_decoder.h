@@ -77,9 +77,10 @@ class TransformerDecoder final : public Decoder {
   void watch(Stream& stream, std::size_t layer, std::span<const WatchedRows> rows, ConstView q,
              const kernels::PagedContext& context, float scale);
   void mlp(Stream& stream, const Layer& layer, const Step& step, View x);
-  // inner = silu(gate(m)) * up(m), m the normalised input, with the terms of adapters.
-  void gate_and_up(Stream& stream, const Layer& layer, const LowRankLayers::Rows& rows,
-                   const kernels::RowsToNorm& input, View inner);
+  // Returns silu(gate(m)) * up(m), m the normalised input, with the terms of adapters; in the dtype
+  // in which `down` takes it where that loses nothing.
+  View gate_and_up(Stream& stream, const Layer& layer, const LowRankLayers::Rows& rows,
+                   const kernels::RowsToNorm& input);
 
   DecoderSpec spec_;
   std::int64_t piece_rows_;           // decoder_piece_rows() of the weights' device

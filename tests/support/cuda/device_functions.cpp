@@ -192,6 +192,10 @@ void sync_warp(SourcePlace place) {
             [](void* const*) { begin_warp_epoch(); });
 }
 
+void wait_for_launches_before(SourcePlace place) {
+  wait_for_launches(place_of(__builtin_return_address(0), place));
+}
+
 float shuffle_xor(float x, int mask, SourcePlace place) {
   ShuffleArguments arguments{.in = std::bit_cast<std::uint32_t>(x),
                              .from_lane = lane_index() ^ mask};

@@ -62,6 +62,7 @@ template <class T>
 std::uint32_t atomic_add(std::uint32_t* to, std::uint32_t x);
 void atomic_or(std::uint32_t* to, std::uint32_t x);
 std::uint32_t arrive(std::uint32_t* counter);
+void wait_for_launches_before(Place place = Place::current());
 [[gnu::always_inline]] inline Bytes16 load_once(const Bytes16* from) { return load(from); }
 
 void copy_16_async(void* to, const void* from, bool is_inside);

@@ -122,6 +122,7 @@ const char* fault_name(Fault fault) {
     case Fault::kUninitialised: return "uninitialised";
     case Fault::kUnwaitedCopy: return "copy not waited for";
     case Fault::kDivergence: return "divergence";
+    case Fault::kBeforeWait: return "before the wait";
     case Fault::kLaunch: return "launch";
   }
   return "?";
@@ -137,6 +138,12 @@ std::string Region::access(const Moment& now, Range bytes, Direction direction, 
            std::to_string(size_bytes()) + "; " + describe(finding, cells[i], now);
   }
   return {};
+}
+
+bool Region::is_written_since(std::uint32_t first, Range bytes) const {
+  const Cell* const cells = cells_.data() + offset_of(bytes.begin);
+  return std::any_of(cells, cells + bytes.size_bytes,
+                     [first](const Cell& cell) { return cell.write_phase >= first; });
 }
 
 void Region::begin_copy(Range bytes) {

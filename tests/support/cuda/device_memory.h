@@ -28,6 +28,7 @@ enum class Fault {
   kUninitialised,  // a read of a byte that nobody has written
   kUnwaitedCopy,   // an access of bytes that copy_16_async() may not have written yet
   kDivergence,     // a collective that not all of its threads reach, or not at one place
+  kBeforeWait,     // what a launch that begins early may not do before it waits
   kLaunch,         // a launch that no GPU of the options accepts
 };
 
@@ -102,6 +103,8 @@ class Region {
   // fault, without the name of the accessing thread, and its kind in `fault`; empty if there is
   // none.
   std::string access(const Moment& now, Range bytes, Direction direction, Fault& fault);
+  // Whether a kernel has written one of the bytes in a phase from `first` on.
+  bool is_written_since(std::uint32_t first, Range bytes) const;
   // The bytes are a copy's destination: to be read by nobody until finish_copy().
   void begin_copy(Range bytes);
   void finish_copy(const Moment& now, Range bytes);

@@ -51,7 +51,12 @@ void begin_lasting_emulation() {
   seed_queues(number);
 }
 
+thread_local bool begins_early = false;
+
 }  // namespace
+
+EarlyLaunches::EarlyLaunches() { begins_early = true; }
+EarlyLaunches::~EarlyLaunches() { begins_early = false; }
 
 DeviceMemory& memory() {
   static DeviceMemory memory;
@@ -145,6 +150,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t size_bytes) {
 void launch(void* queue, const Launch& launched) {
   Launch placed = launched;
   placed.device = current_device();
+  placed.begins_early = begins_early;
   if (queue == nullptr) return launch(placed);
   CAPTION_CHECK(device_of(queue) == placed.device,
                 "a kernel is launched on a queue of another GPU than the thread's current one");

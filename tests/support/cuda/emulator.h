@@ -90,10 +90,23 @@ struct Launch {
   const char* source = "";                    // the file that is compiled
   void (*run)(const void* params) = nullptr;  // what a thread does
   int device = 0;                             // the GPU: that of the queue
+  bool begins_early = false;                  // kernels/cuda/dependent_launch.cuh
 };
+
+// Launches in its lifetime begin early.
+class EarlyLaunches {
+ public:
+  EarlyLaunches();
+  ~EarlyLaunches();
+  EarlyLaunches(const EarlyLaunches&) = delete;
+  EarlyLaunches& operator=(const EarlyLaunches&) = delete;
+};
+
 // Runs all blocks. An access outside of memory, or a collective that can never be complete, ends
 // the launch; after any other fault it goes on. Throws Error(kInternal) without an Emulation.
 void launch(const Launch& launch);
+// A launch that begins early is run after those before it all the same; what its threads may not do
+// before their wait is a fault.
 // The same as work of a queue (queues.h), or at once when `queue` is null. Throws Error(kInternal)
 // unless the queue's GPU is the thread's current one. Work of a queue that
 // runs without an Emulation begins one that lasts, with the seed CAPTION_EMULATOR_SEED (0 when that

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/support/cuda/state.h"
 
 namespace caption::cuda_emulator {
 namespace {
@@ -66,6 +67,15 @@ Queues& all() {
 
 thread_local int current = 0;
 thread_local Queue* recorded = nullptr;  // the queue whose work this thread records
+
+// In its lifetime work of a graph runs, whose phases began with this one.
+class WorkOfGraph {
+ public:
+  explicit WorkOfGraph(std::uint32_t first_phase) { State::first_phase_of_graph = first_phase; }
+  ~WorkOfGraph() { State::first_phase_of_graph = 0; }
+  WorkOfGraph(const WorkOfGraph&) = delete;
+  WorkOfGraph& operator=(const WorkOfGraph&) = delete;
+};
 
 std::string refusal_of(const char* call) {
   return std::string("the thread that records work ") + call;
@@ -215,7 +225,15 @@ void launch_graph(void* graph, void* queue) {
   const Graph& launched = *static_cast<Graph*>(graph);
   CAPTION_CHECK(device_of(queue) == launched.device && current == launched.device,
                 "a graph is launched on another GPU than that of its capture");
-  for (const Work& work : launched.work) enqueue(queue, work);
+  // Phases of the emulator, from the first of the graph's work on.
+  const auto first_phase = std::make_shared<std::uint32_t>(0);
+  for (const Work& work : launched.work) {
+    enqueue(queue, [work, first_phase] {
+      if (*first_phase == 0) *first_phase = State::last_phase + 1;
+      const WorkOfGraph of_graph(*first_phase);
+      work();
+    });
+  }
   ++all().num_graph_launches;
 }
 

@@ -51,6 +51,10 @@ void run_thread() {
     s.add_fault(Fault::kUnwaitedCopy, 0,
                 thread_name(s.running_index) + " returns and has not waited for its copies");
   }
+  if (s.launch->begins_early && !self.has_waited) {
+    s.add_fault(Fault::kBeforeWait, 0,
+                thread_name(s.running_index) + " returns and has not waited for earlier launches");
+  }
   self.state = ThreadState::kReturned;
   ++s.num_returned;
   if (++s.warp().num_returned == kLanes) count_accesses(s, s.running_index / kLanes);
@@ -78,6 +82,7 @@ void begin_block(State& s) {
   }
   for (const auto& thread : s.threads) {
     thread->state = ThreadState::kReady;
+    thread->has_waited = false;
     thread->accesses.clear();
     thread->open_copies.clear();
     thread->copy_groups.clear();
@@ -291,6 +296,15 @@ void meet_warp(const char* operation, const Place& place, void* argument,
   for (int i = 0; i < kLanes; ++i) {
     s.threads[static_cast<std::size_t>(number * kLanes + i)]->state = ThreadState::kReady;
   }
+}
+
+void wait_for_launches(const Place& place) {
+  State& s = state();
+  if (s.launch->begins_early && s.running->has_waited) {
+    s.add_fault(Fault::kBeforeWait, address_of(place.pc),
+                thread_name(s.running_index) + " waits for earlier launches a second time");
+  }
+  s.running->has_waited = true;
 }
 
 void arrive_block(const void* counter) {

@@ -50,6 +50,9 @@ void arrive_block(const void* counter);
 // Checks an access, counts it and remembers it. Ends the launch if the memory is not there.
 void access(const void* pc, const void* address, std::size_t size_bytes, Direction direction);
 
+// The running thread has waited for the launches before this one.
+void wait_for_launches(const Place& place);
+
 void begin_copy_16(const void* pc, void* to, const void* from, bool is_inside);
 void commit_copy_group();
 void wait_copy_groups(std::size_t groups_left);

@@ -35,6 +35,7 @@ struct Thread {
   ThreadState state = ThreadState::kReady;
   const char* operation = "";  // for which it waits
   Place place;
+  bool has_waited = false;       // for the launches before
   std::vector<Access> accesses;  // since the warp met last
   std::vector<Copy> open_copies;
   std::vector<std::vector<Copy>> copy_groups;  // committed, oldest first
@@ -73,6 +74,8 @@ struct State {
   static inline std::uint32_t last_phase = 0;
   static inline std::uint32_t last_epoch = 0;
   std::uint32_t first_phase_of_launch = 0;
+  // Of the graph whose work runs; 0: of none.
+  static inline std::uint32_t first_phase_of_graph = 0;
   bool is_ended = false;  // after a fault that it cannot continue from
 
   // The block.

@@ -86,6 +86,19 @@ bool is_allowed(const State& s, const Region& region, std::uintptr_t address,
   return is_own && region.offset_of(address) + size_bytes <= region.size_bytes();
 }
 
+// Of a thread that has not waited for the launches before: it writes no global memory, and reads
+// none that they write, of which only those of its graph may still run.
+void check_before_wait(State& s, const void* pc, const Region& region, Range bytes,
+                       Direction direction) {
+  const bool is_of_earlier_launch =
+      s.first_phase_of_graph != 0 && region.is_written_since(s.first_phase_of_graph, bytes);
+  if (direction == Direction::kRead && !is_of_earlier_launch) return;
+  s.add_fault(Fault::kBeforeWait, address_of(pc),
+              thread_text(s, direction, bytes.size_bytes) +
+                  "global memory, and has not waited for earlier launches" +
+                  (direction == Direction::kRead ? " of the graph, which wrote them" : ""));
+}
+
 [[noreturn]] void end_launch(State& s) {
   s.is_ended = true;
   for (;;) s.running->fiber.suspend();
@@ -129,6 +142,9 @@ void access(const void* pc, const void* pointer, std::size_t size_bytes, Directi
                                  .address = address,
                                  .size_bytes = static_cast<std::uint16_t>(size_bytes),
                                  .kind = kind_of(is_shared, direction)});
+  if (!is_shared && s.launch->begins_early && !s.running->has_waited) {
+    check_before_wait(s, pc, *region, {address, size_bytes}, direction);
+  }
   Fault fault{};
   const std::string text = region->access(s.now(), {address, size_bytes}, direction, fault);
   if (!text.empty()) {
