@@ -236,7 +236,7 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
        {"weights", PriceOf::kWeights}},
       "memory, speed and scores of each choice\n"
       "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. drafts: "
-      "--drafts none, ngram, archive; with --shape and no videos, guesses that are right with a "
+      "--drafts none, ngram, archive, self; with --shape and no videos, guesses that are right with a "
       "planted probability, which --drafts self and --drafts model --draft-model SHAPE compute. "
       "weights: every --dtype, with the divergence of its logits from those of f32; "
       "the figures are kept for this model.")

@@ -1,10 +1,12 @@
 #include "option_prices.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/log.h"
 #include "config/choices.h"
+#include "drafts/layer_choice.h"
 #include "price_comparison.h"
 
 namespace caption::cli {
@@ -24,13 +26,21 @@ std::vector<PricedOptions> kv_variants(const pipeline::Options& options) {
   return variants;
 }
 
+// The first run with self-drafts searches for the layers that all of them leave out.
 std::vector<PricedOptions> draft_variants(const pipeline::Options& options) {
+  std::vector<config::DraftMethod> methods = {
+      config::DraftMethod::kNone, config::DraftMethod::kNgram, config::DraftMethod::kArchive};
+  if (options.engine.compression.mode == engine::CompressionMode::kNone) {
+    methods.push_back(config::DraftMethod::kSelf);
+  }
+  const auto layers = std::make_shared<drafts::LayerChoice>();
   std::vector<PricedOptions> variants;
-  for (const config::DraftMethod method :
-       {config::DraftMethod::kNone, config::DraftMethod::kNgram, config::DraftMethod::kArchive}) {
+  for (const config::DraftMethod method : methods) {
     variants.push_back(
         {.name = "drafts: " + std::string(config::choice_name(method)), .options = options});
-    variants.back().options.drafts.how.method = method;
+    pipeline::DraftOptions& drafts = variants.back().options.drafts;
+    drafts.how.method = method;
+    drafts.layers = layers;
   }
   return variants;
 }
