@@ -242,7 +242,7 @@ CodedTensors find_awq(const Checkpoint& file, const JsonObject& config) {
   require_group_size(config, group_size);
   CodedTensors tensors;
   const std::vector<std::string> modules = modules_with(file, "qweight");
-  request_parts(file, modules, {"qzeros"});
+  const RequestedPages requested = request_parts(file, modules, {"qzeros"});
   for (const std::string& name : modules) {
     Module module(file, name);
     tensors.emplace(name + ".weight", std::make_unique<AwqTensor>(module, group_size));

@@ -328,14 +328,14 @@ CodedTensors find_bitsandbytes(const Checkpoint& file, const JsonObject& config)
   for (const std::string quant_type : {"nf4", "fp4"}) {
     const std::string state = "weight.quant_state.bitsandbytes__" + quant_type;
     const std::vector<std::string> modules = modules_with(file, state);
-    request_parts(file, modules, {state, "weight.quant_map"});
+    const RequestedPages requested = request_parts(file, modules, {state, "weight.quant_map"});
     for (const std::string& name : modules) {
       Module module(file, name);
       tensors.emplace(module.tensor("weight"), std::make_unique<BlockTensor>(module, quant_type));
     }
   }
   const std::vector<std::string> modules = modules_with(file, "SCB");
-  request_parts(file, modules, {"weight_format"});
+  const RequestedPages requested = request_parts(file, modules, {"weight_format"});
   for (const std::string& name : modules) {
     Module module(file, name);
     tensors.emplace(module.tensor("weight"), std::make_unique<RowTensor>(module));

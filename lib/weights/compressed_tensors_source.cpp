@@ -371,7 +371,8 @@ CodedTensors find_compressed_tensors(const Checkpoint& file, const JsonObject& c
   CodedTensors tensors;
   for (const char* const suffix : {"weight_packed", "weight_scale"}) {
     const std::vector<std::string> modules = modules_with(file, suffix);
-    request_parts(file, modules, {"weight_shape", "weight_zero_point", "weight_g_idx"});
+    const RequestedPages requested =
+        request_parts(file, modules, {"weight_shape", "weight_zero_point", "weight_g_idx"});
     for (const std::string& name : modules) {
       if (tensors.contains(name + ".weight")) continue;
       tensors.emplace(name + ".weight", read_module(name, reading));

@@ -312,7 +312,7 @@ CodedTensors find_gptq(const Checkpoint& file, const JsonObject& config) {
   KnownOrders orders;
   CodedTensors tensors;
   const std::vector<std::string> modules = modules_with(file, "qweight");
-  request_parts(file, modules, {"qzeros", "g_idx"});
+  const RequestedPages requested = request_parts(file, modules, {"qzeros", "g_idx"});
   for (const std::string& name : modules) {
     Module module(file, name);
     tensors.emplace(name + ".weight", std::make_unique<GptqTensor>(module, format, orders));

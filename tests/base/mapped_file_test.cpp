@@ -6,9 +6,11 @@
 #include <fstream>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/requested_pages.h"
 #include "tests/support/no_descriptors.h"
 
 namespace caption {
@@ -95,6 +97,26 @@ TEST_SUITE("base/mapped_file") {
     CHECK(bytes.front() == std::byte{'x'});
     CHECK(bytes.back() == std::byte{0});
     CHECK(file.has_lost_pages());
+  }
+
+  TEST_CASE("pages that were read early, and are given back, are read again with the same content") {
+    constexpr std::size_t kPages = 64;
+    const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    std::string text(kPages * page_bytes, 'x');
+    for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 23);
+    const MappedFile file(write(fresh_folder() / "early", text));
+    const std::span<const std::byte> bytes = file.bytes();
+    for (int round = 0; round < 2; ++round) {
+      RequestedPages requested;
+      requested.add({});
+      requested.add(bytes.subspan(1, 5));
+      requested.add(bytes.subspan(page_bytes - 1, 2 * page_bytes));
+      requested.add(bytes.last(1));
+      const RequestedPages moved = std::move(requested);
+      CHECK(bytes[page_bytes] == static_cast<std::byte>(text[page_bytes]));
+    }
+    CHECK(text_of(file) == text);
+    CHECK_FALSE(file.has_lost_pages());
   }
 
   TEST_CASE("an empty file is an empty span") {

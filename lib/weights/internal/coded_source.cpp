@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/mapped_file.h"
 
 namespace caption::weights {
 
@@ -189,14 +188,16 @@ std::vector<std::string> modules_with(const Checkpoint& file, std::string_view s
   return modules;
 }
 
-void request_parts(const Checkpoint& file, const std::vector<std::string>& modules,
-                   std::initializer_list<std::string_view> suffixes) {
+RequestedPages request_parts(const Checkpoint& file, const std::vector<std::string>& modules,
+                             std::initializer_list<std::string_view> suffixes) {
+  RequestedPages requested;
   for (const std::string& module : modules) {
     for (const std::string_view suffix : suffixes) {
       const FileTensor* const found = file.stored(module + "." + std::string(suffix));
-      if (found != nullptr) request_pages(found->bytes);
+      if (found != nullptr) requested.add(found->bytes);
     }
   }
+  return requested;
 }
 
 void refuse_bare_codes(const Checkpoint& file, const CodedTensors& coded, std::string_view dtype,

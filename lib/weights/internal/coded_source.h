@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/requested_pages.h"
 #include "weights/checkpoint.h"
 #include "weights/internal/safetensors.h"
 #include "weights/source.h"
@@ -139,10 +140,10 @@ class Module {
 std::vector<std::string> modules_with(const Checkpoint& file, std::string_view suffix);
 
 // Asks the system for the tensors `<module>.<suffix>` that the file has, without waiting. For small
-// tensors in all places of a file: a page that is accessed without this is read with megabytes
-// around it, and alone.
-void request_parts(const Checkpoint& file, const std::vector<std::string>& modules,
-                   std::initializer_list<std::string_view> suffixes);
+// tensors in all places of a file, which are read while the returned object lives.
+[[nodiscard]] RequestedPages request_parts(const Checkpoint& file,
+                                           const std::vector<std::string>& modules,
+                                           std::initializer_list<std::string_view> suffixes);
 
 // Returns element i of a tensor of dtype F32, BF16 or F16 as f32.
 inline float number_at(const FileTensor& tensor, std::int64_t i) {
