@@ -369,7 +369,6 @@ TEST_SUITE("app/bench") {
         {"bench", "--kernels", "--predict", "h100"},
         {"bench", "--kernels", "--predict", "h300", "--shape", "qwen3-8b"},
         {"bench", "--kernels", "--predict", "h100", "--shape", "qwen3-8b", "--json", "-"},
-        {"bench", "--kernels", "--predict", "h100", "--shape", "qwen3-8b", "--dtype", "w8a8"},
         {"bench", "--kernels", "--predict", "h100", "--shape", "qwen3-8b", "--dtype", "auto"},
         {"bench", "--tower"},
         {"bench", "--tower", "--shape", "demo", "--sweep", "1"},
