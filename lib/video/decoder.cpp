@@ -140,14 +140,14 @@ void Decoder::send(const AVPacket& packet, const OnFrame& on_frame) {
     status = watched(try_to_send);
   }
   check_memory(status);
-  if (status < 0) count_error();
+  if (status < 0) ++num_errors_;
   receive(on_frame);
 }
 
 void Decoder::drain(const OnFrame& on_frame) {
   const int status = watched([&] { return avcodec_send_packet(codec_.get(), nullptr); });
   check_memory(status);
-  if (status < 0) count_error();
+  if (status < 0) ++num_errors_;
   receive(on_frame);
   avcodec_flush_buffers(codec_.get());
 }
@@ -166,13 +166,13 @@ void Decoder::receive(const OnFrame& on_frame) {
     if (status == AVERROR(EAGAIN) || status == AVERROR_EOF) return;
     if (status < 0) {
       ++errors_in_a_row;
-      count_error();
+      ++num_errors_;
       continue;
     }
     errors_in_a_row = 0;
-    if (is_false_start(*frame_)) count_error();
+    if (is_false_start(*frame_)) ++num_errors_;
     if (frame_->decode_error_flags != 0 || (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0) {
-      if (pts_of(*frame_) >= whole_from_pts_) count_error();
+      if (pts_of(*frame_) >= whole_from_pts_) ++num_errors_;
     } else {
       on_frame(*frame_);
     }
@@ -180,13 +180,11 @@ void Decoder::receive(const OnFrame& on_frame) {
   }
 }
 
-void Decoder::count_error() {
-  if (has_seen_enomem_) fail_for_memory();
-  ++num_errors_;
-}
-
+// Decoders go on without what they could not allocate: H.264's then shows a wrong picture and
+// reports success. So the returned status does not count where the allocator has set errno.
 void Decoder::check_memory(int status) const {
-  if (status == AVERROR(ENOMEM) || picture_memory_.is_lacking) fail_for_memory();
+  const bool lacks_memory = has_seen_enomem_ || picture_memory_.is_lacking;
+  if (status == AVERROR(ENOMEM) || lacks_memory) fail_for_memory();
 }
 
 void Decoder::fail_for_memory() const {

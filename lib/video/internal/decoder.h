@@ -55,16 +55,13 @@ class Decoder {
 
  private:
   void receive(const OnFrame& on_frame);
-  // Throws Error(kOutOfMemory) when libav returned `status` == AVERROR(ENOMEM) or could not
-  // allocate a picture.
+  // Throws Error(kOutOfMemory) when libav returned `status` == AVERROR(ENOMEM), or when an
+  // allocation has failed in this call or an earlier one.
   void check_memory(int status) const;
   [[noreturn]] void fail_for_memory() const;
   // Calls libav and notes whether an allocation failed on this thread.
   template <class Call>
   int watched(Call&& call);
-  // Counts one error. Throws Error(kOutOfMemory) when an allocation has failed before: decoders
-  // ignore that and then report it as damage of the stream.
-  void count_error();
   bool is_false_start(const AVFrame& frame) const;
 
   // State shared with the decoder's threads, which end before the Decoder does.
