@@ -92,7 +92,10 @@ Subject open_random(const BenchDevice& device, const std::string& name,
 
 Subject open_subject(const BenchDevice& device, const BenchFlags& flags,
                      const config::LoadedPreset& loaded) {
-  if (!flags.shape.empty()) return open_random(device, flags.shape, loaded.preset);
+  if (!flags.shape.empty()) {
+    if (flags.price == PriceOf::kDrafts) require_draft_shape(loaded.preset);
+    return open_random(device, flags.shape, loaded.preset);
+  }
   config::require_available(loaded.preset, has_cuda_kernels());
   const config::Locations& locations = loaded.locations;
   Subject subject;

@@ -28,26 +28,31 @@ struct SecondDecoder {
   double cost = 1;  // bytes of its weights relative to those of the first
 };
 
+model::Blueprint find_draft_shape(const config::Preset& preset) {
+  const std::string& name = preset.speculative.draft_model;
+  std::optional<model::Blueprint> known = plan::find_known_model(name);
+  if (known.has_value() && known->text.has_value()) return *std::move(known);
+  throw Error(ErrorCode::kUsage,
+              name.empty() ? "bench: --drafts model needs a shape: --draft-model NAME, as --shape"
+                           : "bench: --draft-model: \"" + name +
+                                 "\" is no shape with a decoder; bench --help lists the shapes");
+}
+
 SecondDecoder open_second(const DraftedShape& shape, Stream& stream) {
   const std::string& name = shape.preset.speculative.draft_model;
-  const std::optional<model::Blueprint> known = plan::find_known_model(name);
-  if (!known.has_value() || !known->text.has_value()) {
-    throw Error(ErrorCode::kUsage,
-                "bench: --draft-model: \"" + name +
-                    "\" is no shape with a decoder; --shape --help lists the shapes");
-  }
-  if (known->text->vocab != shape.decoder.spec().vocab) {
+  const model::Blueprint known = find_draft_shape(shape.preset);
+  if (known.text->vocab != shape.decoder.spec().vocab) {
     throw Error(ErrorCode::kUsage, "bench: --draft-model: " + name + " has " +
-                                       counted(known->text->vocab, "token") +
+                                       counted(known.text->vocab, "token") +
                                        " in its vocabulary, and the shape " +
                                        std::to_string(shape.decoder.spec().vocab));
   }
   log_info("bench", "making random weights of " + name);
   constexpr auto kFormat = weights::WeightFormat::kBF16;
   const std::int64_t bytes =
-      model::placed_bytes(shape.device.context, model::decoder_blueprint(*known->text), kFormat);
+      model::placed_bytes(shape.device.context, model::decoder_blueprint(*known.text), kFormat);
   return {.decoder = model::make_random_decoder(
-              stream, *known->text, kFormat,
+              stream, *known.text, kFormat,
               static_cast<std::uint64_t>(shape.preset.generation.seed) + 1),
           .cost = static_cast<double>(bytes) / static_cast<double>(shape.weight_bytes)};
 }
@@ -62,6 +67,10 @@ std::string describe(const drafts::LeftOutLayers& found, double seconds) {
 }
 
 }  // namespace
+
+void require_draft_shape(const config::Preset& preset) {
+  if (preset.speculative.method == config::DraftMethod::kModel) find_draft_shape(preset);
+}
 
 std::vector<std::int32_t> faint_layers(std::int64_t num_layers) {
   std::vector<std::int32_t> layers;

@@ -22,6 +22,9 @@ struct DraftedShape {
   std::string json;         // as BenchFlags::json
 };
 
+// Throws Error(kUsage) when the draft model of `--drafts model` is no known shape.
+void require_draft_shape(const config::Preset& preset);
+
 // The layers of a random decoder that nearly return their input, so that self-drafts can leave them
 // out: the middle half.
 std::vector<std::int32_t> faint_layers(std::int64_t num_layers);

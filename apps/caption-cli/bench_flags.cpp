@@ -83,7 +83,6 @@ struct PresetOption {
 };
 constexpr std::array kPresetOptions = {
     PresetOption{"speculative.draft_from", kPlantedDrafts, "its guesses are planted"},
-    PresetOption{"speculative.draft_model", kPlantedDrafts, "its guesses are planted"},
     PresetOption{"video.num_frames", kTower, "it takes two frames at a time, 64 on a GPU"},
 };
 

@@ -378,6 +378,7 @@ TEST_SUITE("app/bench") {
          "archive"},
         {"bench", "--shape", "demo", "--price", "drafts", "--draft-model", "x", "--drafts",
          "model"},
+        {"bench", "--shape", "demo", "--price", "drafts", "--drafts", "model"},
         {"plan", "--model", "qwen3-vl-2b", "--max-pixels", "4095"},
         {"plan", "--model", "demo", "--max-pixels", "4096"},
     };
