@@ -85,10 +85,22 @@ void require_tower(const ModelFolder& files) {
           "contains mmproj, beside it, or name this file as model.llm of a preset");
 }
 
+// Whether the message names the folder, or that of an adapter.
+bool names_folder(const std::string& message, const std::string& folder,
+                  const std::vector<AdapterSource>& adapters) {
+  const auto is_named = [&](const std::string& name) {
+    return message.find(name) != std::string::npos;
+  };
+  return is_named(folder) ||
+         std::any_of(adapters.begin(), adapters.end(), [&](const AdapterSource& adapter) {
+           return is_named(adapter.folder.string());
+         });
+}
+
 // Errors about parts that do not fit each other name no file: the parts are the folder's.
 std::unique_ptr<CaptionModel> open_family(const Family& family, const ModelFolder& files,
                                           const JsonObject& config, weights::WeightFormat format,
-                                          Parts parts) {
+                                          Parts parts, const std::vector<AdapterSource>& adapters) {
   try {
     return family.open(files, config, format, std::move(parts));
   } catch (const Error& error) {
@@ -96,7 +108,7 @@ std::unique_ptr<CaptionModel> open_family(const Family& family, const ModelFolde
     const std::string folder = files.path().string();
     const bool is_of_files =
         error.code() == ErrorCode::kBadModel || error.code() == ErrorCode::kUnavailable;
-    if (!is_of_files || message.find(folder) != std::string::npos) throw;
+    if (!is_of_files || names_folder(message, folder, adapters)) throw;
     throw Error(error.code(), folder + ": " + message);
   }
 }
@@ -124,7 +136,8 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   add_adapters(parts, options.adapters);
   const std::string model_type = config.require_string("model_type");
   if (const Family* const family = find_family(model_type)) {
-    auto model = open_family(*family, files, config, format, std::move(parts));
+    auto model =
+        open_family(*family, files, config, format, std::move(parts), options.adapters);
     if (files.is_gguf() && options.opening == Opening::kToRun)
       report_codes(*model, files, config, format);
     return model;
