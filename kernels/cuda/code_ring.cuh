@@ -194,10 +194,9 @@ inline Grid code_grid(const CodeParams& params, int block_rows) {
 // is that of PackedCodes, `blocks` is not kFewRows.
 void multiply_code_tiles(Stream& stream, const CodeParams& params, CodeKind kind, DType dtype,
                          CodeBlocks blocks);
-// By forms of kInt8A8 and kInt4A8.
-void multiply_integers(Stream& stream, const CodeParams& params, CodeKind kind);
-// The same with the same bits, for any number of rows. `dtype` is that of PackedCodes, `blocks` is
-// not kFewRows.
+// By forms of kInt8A8 and kInt4A8. `dtype` is that of PackedCodes: f16 before sm_80.
+void multiply_integers(Stream& stream, const CodeParams& params, CodeKind kind, DType dtype);
+// The same with the same bits, for any number of rows. `blocks` is not kFewRows.
 void multiply_integer_tiles(Stream& stream, const CodeParams& params, CodeKind kind, DType dtype,
                             CodeBlocks blocks);
 

@@ -27,18 +27,18 @@ struct DenseLayer {
   const RowsToNorm* norm = nullptr;
 };
 
-// By forms of Layout::kRows.
+// Multiplies by forms of Layout::kRows.
 void multiply_rows(Stream& stream, const DenseLayer& layer);
-// By forms of Layout::kTiles.
+// Multiplies by forms of Layout::kTiles.
 void multiply_tiles(Stream& stream, const DenseLayer& layer);
 // Which blocks multiply by codes, which changes no bit.
 enum class CodeBlocks {
   kAsNeeded,  // by the numbers of rows and features
   kFewRows,   // kernels/cuda/multiply_codes.cu or multiply_integers.cu
-  kSmall,     // kernels/cuda/code_tiles.cu or integer_tiles.cu
-  kLarge,
+  kSmall,     // small blocks of kernels/cuda/code_tiles.cu or integer_tiles.cu
+  kLarge,     // their large blocks
 };
-// By forms of Layout::kCodes.
+// Multiplies by forms of Layout::kCodes.
 void multiply_codes(Stream& stream, const DenseLayer& layer,
                     CodeBlocks blocks = CodeBlocks::kAsNeeded);
 

@@ -101,7 +101,7 @@ struct FewRows {
     } else {
       load_tiles(p, cursor, ahead);
     }
-    wait_for_launches_before();  // of which one made x
+    wait_for_launches_before();  // one of them makes x
     RoundedUnits x_ahead;
     if (p.is_rounded) load_rounded(p, warp_index() * kSliceSteps, x_ahead);
     if (p.norm.begin != nullptr) find_factors(p, shared);

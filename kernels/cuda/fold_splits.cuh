@@ -42,7 +42,7 @@ CAPTION_DEVICE void store_folded(const AttendParams& p, std::int64_t to,
   }
 }
 
-// The states of a row: of its first split, and how many floats lie between those of two.
+// Where the states of a row's splits are: the first one's, and the floats from one to the next.
 struct RowStates {
   const float* begin;
   int stride;
@@ -57,7 +57,7 @@ CAPTION_DEVICE RowStates states_of(const AttendParams& p, const Tile& tile, int 
           (keys.end + kSplitKeys - 1) / kSplitKeys - begin};
 }
 
-// Of a split that the row lacks that of its last one.
+// The state of a split of the row; for a split that the row lacks, the state of its last one.
 CAPTION_DEVICE RowState load_state(const AttendParams& p, const RowStates& row, int split) {
   const int inside = split < row.splits ? split : row.splits - 1;
   const float* const sums =

@@ -21,7 +21,7 @@ namespace caption::kernels::cuda {
 namespace {
 
 constexpr int kSliceColumns = 512;
-constexpr int kMostCodeRows = 32;  // of blocks for few rows; one block's, which reads codes once
+constexpr int kMostCodeRows = 32;  // with few-row kernels, of which one block has all these rows
 
 // Scales of the features f = lane / 4 and f + 8, and their offsets.
 struct GroupNumbers {
@@ -262,7 +262,7 @@ void multiply_codes(Stream& stream, const DenseLayer& layer, CodeBlocks blocks) 
     const auto multiply = is_integer ? multiply_integer_tiles : multiply_code_tiles;
     multiply(stream, params, kind, first.dtype, blocks);
   } else if (is_integer) {
-    multiply_integers(stream, params, kind);
+    multiply_integers(stream, params, kind, first.dtype);
   } else if (first.dtype == DType::kBF16) {
     launch_kind<BF16>(stream, params, kind);
   } else {

@@ -3,19 +3,21 @@
 // bits. A block computes 16 features of up to 32 rows; its four warps take slices of K in turn.
 //
 // Traffic    1 or half a byte per weight, once per 32 rows; x comes from L1 and L2.
-// In flight  11 copies of 512 bytes and more per warp.
+// In flight  11 copies of 512 bytes and more per warp; before sm_80 4 loads of 512 bytes.
 // Measured on no GPU.
 #include "kernels/cuda/code_ring.cuh"
 
 namespace caption::kernels::cuda {
 namespace {
 
-template <CodeKind kKind, int kRowGroups>
+// kInRegisters is for sm_75, which lacks asynchronous copies.
+template <CodeKind kKind, int kRowGroups, bool kInRegisters>
 struct MultiplyIntegers {
   static constexpr int kThreads = 32 * kCodeWarps;
   using Params = CodeParams;
   static constexpr int kSteps = kKind == CodeKind::kInt8A8 ? 1 : 2;  // steps of 32 columns
-  using Ring = CodeRing<12, kSteps>;
+  static constexpr int kStages = kInRegisters ? 4 : 12;
+  using Ring = CodeRing<kStages, kSteps, kInRegisters>;
   struct Shared {
     typename Ring::Shared ring;
     std::int32_t sums[kCodeWarps][kRowGroups][4][32];
@@ -142,24 +144,30 @@ struct MultiplyIntegers {
   }
 };
 
-template <CodeKind kKind>
+template <CodeKind kKind, bool kInRegisters>
 void launch_integers(Stream& stream, const CodeParams& params) {
   if (params.rows <= 8) {
-    return launch<MultiplyIntegers<kKind, 1>>(stream, code_grid(params, 8), params);
+    return launch<MultiplyIntegers<kKind, 1, kInRegisters>>(stream, code_grid(params, 8), params);
   }
   if (params.rows <= 16) {
-    return launch<MultiplyIntegers<kKind, 2>>(stream, code_grid(params, 16), params);
+    return launch<MultiplyIntegers<kKind, 2, kInRegisters>>(stream, code_grid(params, 16), params);
   }
-  launch<MultiplyIntegers<kKind, 4>>(stream, code_grid(params, 32), params);
+  launch<MultiplyIntegers<kKind, 4, kInRegisters>>(stream, code_grid(params, 32), params);
+}
+
+template <bool kInRegisters>
+void launch_kind(Stream& stream, const CodeParams& params, CodeKind kind) {
+  if (kind == CodeKind::kInt8A8) {
+    return launch_integers<CodeKind::kInt8A8, kInRegisters>(stream, params);
+  }
+  launch_integers<CodeKind::kInt4A8, kInRegisters>(stream, params);
 }
 
 }  // namespace
 
-void multiply_integers(Stream& stream, const CodeParams& params, CodeKind kind) {
-  if (kind == CodeKind::kInt8A8) {
-    return launch_integers<CodeKind::kInt8A8>(stream, params);
-  }
-  launch_integers<CodeKind::kInt4A8>(stream, params);
+void multiply_integers(Stream& stream, const CodeParams& params, CodeKind kind, DType dtype) {
+  if (dtype == DType::kF16) return launch_kind<true>(stream, params, kind);
+  launch_kind<false>(stream, params, kind);
 }
 
 }  // namespace caption::kernels::cuda

@@ -53,7 +53,7 @@ struct RopeKvWrite {
   };
 
   static CAPTION_DEVICE void run(const Params& p) {
-    wait_for_launches_before();  // of which one made q, k and v
+    wait_for_launches_before();  // one of them makes q, k and v
     const int vector = block_x() * kRopeWarps + warp_index();
     if (vector >= p.vectors) return;
     const int per_token = p.q.count + 2 * p.k.count;

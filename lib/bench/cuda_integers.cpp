@@ -62,8 +62,9 @@ class Launches {
     const double blocks = blocks_of(out_, kTileFeatures) / operands_;
     work.l2_bytes += weight_bytes() + rows_ * in_ * blocks * operands_;
     work.products = tiles() * steps_ * row_groups;
-    const auto recorded =
-        find("MultiplyIntegers", std::to_string(static_cast<int>(row_groups)) + ">");
+    const bool is_turing = card_.architecture < 80;
+    const auto recorded = find("MultiplyIntegers", std::to_string(static_cast<int>(row_groups)) +
+                                                       (is_turing ? ", true>" : ", false>"));
     if (!recorded) return work;
     work.kernel = recorded->name;
     // A tile into the ring and out of it, its steps and bases, and x.
@@ -72,8 +73,8 @@ class Launches {
     // Of a tile, in the code of nvcc 13.0, whose loop has others within.
     const double of_tile = is_8_bit_ ? 120 + 12 * row_groups : 238 + 20 * row_groups;
     work.instructions = tiles() * of_tile;
-    // On sm_75 a copy is complete before the next begins.
-    const double ahead = card_.architecture < 80 ? 1 : 11;
+    // sm_75 has the next four tiles in registers.
+    const double ahead = is_turing ? 4 : 11;
     const double resident = std::min<double>(recorded->blocks, blocks_of(blocks, card_.num_sms));
     work.bytes_in_flight = ahead * kTileBytes * kWarps * resident;
     return work;

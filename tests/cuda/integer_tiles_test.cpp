@@ -98,15 +98,19 @@ TEST_CASE("many rows have the CPU's bits, in every block and order of threads") 
 
 TEST_CASE("a layer of more than 32 rows takes blocks of many rows, with the bits of few") {
   for (const Kind kind : kIntegerKinds) {
-    const QuantisedMatrix matrix = random_matrix(kind, 19, 333, 128);
-    const Tensor x = random_f32({70, 333}, 4);
+    // 18 tiles of 4-bit codes, 35 of 8-bit: the slices of the warps have different lengths.
+    const QuantisedMatrix matrix = random_matrix(kind, 19, 1100, 128);
+    const Tensor x = random_f32({70, 1100}, 4);
     const Tensor bias = random_f32({19}, 2);
-    const auto run = [&](std::int64_t rows, CodeBlocks blocks) {
-      return product(kind, matrix, first_rows(x, rows), bias, blocks, 80, 3);
+    const auto run = [&](std::int64_t rows, CodeBlocks blocks, int capability) {
+      return product(kind, matrix, first_rows(x, rows), bias, blocks, capability, 3);
     };
-    for (const std::int64_t rows : {32, 33, 70}) {
+    for (const std::int64_t rows : {1, 9, 32, 33, 70}) {
       CAPTURE(rows);
-      CHECK(same_bits(run(rows, CodeBlocks::kAsNeeded), run(rows, CodeBlocks::kFewRows)));
+      const Tensor want = run(rows, CodeBlocks::kFewRows, 80);
+      for (const int capability : kCapabilities) {
+        CHECK(same_bits(run(rows, CodeBlocks::kAsNeeded, capability), want));
+      }
     }
   }
 }
