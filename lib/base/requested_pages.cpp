@@ -1,21 +1,14 @@
 #include "base/requested_pages.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 
-#include "base/mapped_file.h"
-
 namespace caption {
 namespace {
-
-#if defined(MADV_PAGEOUT)
-constexpr int kPageOut = MADV_PAGEOUT;
-#else
-constexpr int kPageOut = 21;  // Linux's number; the C library may be older
-#endif
 
 std::uintptr_t page_bytes() { return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)); }
 
@@ -32,9 +25,10 @@ void* address_of(std::span<const std::byte> pages) {
   return const_cast<std::byte*>(pages.data());  // for advice, which changes no content
 }
 
-// Appends the runs of pages that are not in the page cache; none where the system does not say.
-void append_absent(std::span<const std::byte> pages,
-                   std::vector<std::span<const std::byte>>& runs) {
+// Calls found(run) for the runs of pages that are not in the page cache; for none where the system
+// does not say.
+template <class Found>
+void over_absent(std::span<const std::byte> pages, const Found& found) {
   const std::size_t size = page_bytes();
   std::vector<unsigned char> residency(pages.size() / size);
   if (::mincore(address_of(pages), pages.size(), residency.data()) != 0) return;
@@ -43,22 +37,28 @@ void append_absent(std::span<const std::byte> pages,
   while (begin != residency.end()) {
     const auto end = std::find_if_not(begin, residency.end(), is_absent);
     const auto first = static_cast<std::size_t>(begin - residency.begin());
-    runs.push_back(pages.subspan(first * size, static_cast<std::size_t>(end - begin) * size));
+    found(pages.subspan(first * size, static_cast<std::size_t>(end - begin) * size));
     begin = std::find_if(end, residency.end(), is_absent);
   }
 }
 
 }  // namespace
 
-void RequestedPages::add(std::span<const std::byte> bytes) {
+void RequestedPages::add(const MappedFile& file, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  append_absent(whole_pages(bytes), absent_);
+  over_absent(whole_pages(bytes), [&](std::span<const std::byte> pages) {
+    absent_.push_back({.file = &file, .pages = pages});
+  });
   request_pages(bytes);
 }
 
+// MADV_PAGEOUT would leave pages that were read and never accessed, and those that another
+// processor has not put on the system's lists yet.
 RequestedPages::~RequestedPages() {
-  for (const std::span<const std::byte> pages : absent_) {
-    ::madvise(address_of(pages), pages.size(), kPageOut);
+  for (const Run& run : absent_) {
+    ::madvise(address_of(run.pages), run.pages.size(), MADV_DONTNEED);  // mapped pages would stay
+    ::posix_fadvise(run.file->file().descriptor(), run.pages.data() - run.file->bytes().data(),
+                    static_cast<off_t>(run.pages.size()), POSIX_FADV_DONTNEED);
   }
 }
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "base/mapped_file.h"
+
 namespace caption {
 
 // For small parts in all places of a file whose rest is read later, in order: the system reads the
@@ -13,8 +15,8 @@ namespace caption {
 // were not in memory before are given back to the system when the object is destroyed: the later
 // reading reads them again.
 //
-// The mapping must live as long. Giving back needs Linux 5.4 and the right to write the file;
-// without them, pages stay. Changes no content. Not thread-safe.
+// The files must live as long. A page that another process has mapped stays. Changes no content.
+// Not thread-safe.
 class RequestedPages {
  public:
   RequestedPages() = default;
@@ -22,11 +24,15 @@ class RequestedPages {
   RequestedPages(RequestedPages&& other) = default;
   RequestedPages& operator=(RequestedPages&&) = delete;
 
-  // Asks for the pages of `bytes`, a part of a MappedFile; does not wait for them.
-  void add(std::span<const std::byte> bytes);
+  // Asks for the pages of `bytes`, a part of `file`; does not wait for them.
+  void add(const MappedFile& file, std::span<const std::byte> bytes);
 
  private:
-  std::vector<std::span<const std::byte>> absent_;  // runs of whole pages
+  struct Run {
+    const MappedFile* file;
+    std::span<const std::byte> pages;
+  };
+  std::vector<Run> absent_;
 };
 
 }  // namespace caption

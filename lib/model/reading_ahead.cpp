@@ -1,5 +1,7 @@
 #include "model/internal/reading_ahead.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <system_error>
 
@@ -12,6 +14,29 @@ namespace {
 // huge pages.
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 constexpr std::size_t kNumThreads = 4;
+
+// How often this thread has waited in a fault until the system had read a page from a file.
+long count_waits() {
+  rusage usage{};
+  return ::getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_majflt : 0;
+}
+
+// Reads pages; returns whether they had to be read from the disk.
+bool populate_from_disk(std::span<const std::byte> bytes) {
+  const long before = count_waits();
+  populate_pages(bytes);
+  return count_waits() != before;
+}
+
+// Whether a piece is in the page cache, by one page in each kProbedBytes and the last one. Reads
+// around a page that is not, and looks no further.
+bool is_probably_cached(std::span<const std::byte> piece) {
+  constexpr std::size_t kProbedBytes = std::size_t{256} << 10;
+  for (std::size_t at = 0; at < piece.size(); at += kProbedBytes) {
+    if (populate_from_disk(piece.subspan(at, 1))) return false;
+  }
+  return !populate_from_disk(piece.last(1));
+}
 
 }  // namespace
 
@@ -65,6 +90,7 @@ void ReadingAhead::wait() {
 }
 
 void ReadingAhead::read() {
+  bool was_cached = false;  // the piece before, which this thread read
   std::unique_lock lock(mutex_);
   for (;;) {
     limit_changed_.wait(lock, [this] { return stops_ || may_read(); });
@@ -74,7 +100,7 @@ void ReadingAhead::read() {
     ++num_reading_;
     if (may_read()) limit_changed_.notify_one();
     lock.unlock();
-    populate_pages(piece);
+    was_cached = (was_cached && is_probably_cached(piece)) || !populate_from_disk(piece);
     lock.lock();
     --num_reading_;
     waits_.notify_all();

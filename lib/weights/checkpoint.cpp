@@ -44,6 +44,7 @@ struct Checkpoint::State {
   struct Located {
     FileTensor tensor;
     std::shared_ptr<const std::string> file_name;  // used in messages
+    std::size_t file;                              // in `files`
   };
 
   fs::path path;
@@ -61,7 +62,7 @@ struct Checkpoint::State {
     for (FileTensor& tensor : parse_safetensors(bytes, *file_name)) {
       if (!is_wanted(tensor.name)) continue;
       std::string name = tensor.name;
-      tensors.emplace(std::move(name), Located{std::move(tensor), file_name});
+      tensors.emplace(std::move(name), Located{std::move(tensor), file_name, files.size() - 1});
     }
   }
 
@@ -154,6 +155,13 @@ const FileTensor* Checkpoint::stored(std::string_view name) const {
 
 std::string Checkpoint::where(std::string_view name) const {
   return *state_->tensors.find(name)->second.file_name + ": tensor " + quote_name(name);
+}
+
+void Checkpoint::request(std::string_view name, RequestedPages& requested) const {
+  const auto found = state_->tensors.find(name);
+  if (found == state_->tensors.end()) return;
+  const State::Located& located = found->second;
+  requested.add(state_->files[located.file].mapped(), located.tensor.bytes);
 }
 
 bool Checkpoint::has(std::string_view tensor) const { return state_->tensors.contains(tensor); }

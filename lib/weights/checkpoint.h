@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/digest_cache.h"
+#include "base/requested_pages.h"
 #include "base/sha256.h"
 #include "tensor/tensor.h"
 #include "weights/source.h"
@@ -56,6 +57,8 @@ class Checkpoint final : public Source {
   const FileTensor* stored(std::string_view name) const;
   // The place of a tensor that stored() has, for messages: file and quoted name.
   std::string where(std::string_view name) const;
+  // Adds the pages of a tensor to `requested`, if there is one; the Checkpoint must outlive that.
+  void request(std::string_view name, RequestedPages& requested) const;
 
   std::vector<std::string> names() const override;  // sorted
   std::int64_t num_parameters() const;

@@ -108,10 +108,10 @@ TEST_SUITE("base/mapped_file") {
     const std::span<const std::byte> bytes = file.bytes();
     for (int round = 0; round < 2; ++round) {
       RequestedPages requested;
-      requested.add({});
-      requested.add(bytes.subspan(1, 5));
-      requested.add(bytes.subspan(page_bytes - 1, 2 * page_bytes));
-      requested.add(bytes.last(1));
+      requested.add(file, {});
+      requested.add(file, bytes.subspan(1, 5));
+      requested.add(file, bytes.subspan(page_bytes - 1, 2 * page_bytes));
+      requested.add(file, bytes.last(1));
       const RequestedPages moved = std::move(requested);
       CHECK(bytes[page_bytes] == static_cast<std::byte>(text[page_bytes]));
     }

@@ -18,15 +18,13 @@ constexpr std::int64_t kWordTo = kTileTo / kLineWords;
 // begins at byte `at`. Returns the bytes of a row that are done: none if a row is missing.
 template <class Tile>
 std::int64_t over_tiles(const PanelRowsArgs& args, std::int64_t row_bytes, const Tile& tile) {
-  // Fetched into the second-level cache, two lines of each row ahead: one took 1.1 times as long.
-  constexpr std::int64_t kLinesAhead = 2;
   if (args.rows[kPanelColumns - 1] == nullptr) return 0;
   auto* to = static_cast<std::uint8_t*>(args.to);
   std::int64_t at = 0;
   for (; at + kLineBytes <= row_bytes; at += kLineBytes, to += kTileTo) {
-    const std::int64_t ahead = at + bytes_ahead(args.rows, row_bytes, at, kLinesAhead);
+    const std::uint8_t* const ahead = next_panel(args.rows) + at * kPanelColumns;
     for (std::int64_t n = 0; n < kPanelColumns; ++n) {
-      _mm_prefetch(reinterpret_cast<const char*>(args.rows[n] + ahead), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(ahead + n * kLineBytes), _MM_HINT_T1);
     }
     tile(at, to);
   }

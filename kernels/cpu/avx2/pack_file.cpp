@@ -150,15 +150,13 @@ bool store_halves(const std::uint8_t* const* rows, std::int64_t at, float* to) {
 template <class Pack>
 bool over_blocks(const PanelBlocksArgs& args, std::int64_t block_bytes, std::int64_t block_to,
                  const Pack& pack) {
-  constexpr std::int64_t kLinesAhead = 2;
+  const std::uint8_t* const next = next_panel(args.rows);
   bool is_finite = true;
   std::int64_t fetched = 0;
   for (std::int64_t block = 0; block < args.num_blocks; ++block) {
     const std::int64_t at = block * block_bytes;
-    for (; fetched < at + block_bytes; fetched += kLineBytes) {
-      const std::int64_t ahead =
-          fetched + bytes_ahead(args.rows, args.num_blocks * block_bytes, fetched, kLinesAhead);
-      for (std::int64_t n = 0; n < kPanelColumns; ++n) fetch_line(args.rows[n] + ahead);
+    for (; fetched < (at + block_bytes) * kPanelColumns; fetched += kLineBytes) {
+      fetch_line(next + fetched);
     }
     is_finite &= store_halves(args.rows, at, args.scales + block * kPanelColumns);
     pack(at, args.to + block * block_to);

@@ -28,6 +28,15 @@ class Rest {
   PanelRowsArgs args_;
 };
 
+// Returns where the rows of the next panel begin, which follow those of this one. They are fetched
+// into the second-level cache while this panel is packed, line after line as they lie in memory:
+// the memory gives neighbouring lines faster than one line of each row, and the processor's
+// prefetchers follow fewer streams than a panel has rows. Fetching from where no memory is does
+// nothing.
+inline const std::uint8_t* next_panel(const std::uint8_t* const* rows) {
+  return rows[0] + kPanelColumns * (rows[1] - rows[0]);
+}
+
 // Returns the distance from byte `at` of a row to the line that is fetched now and read later:
 // the row's line `lines` further on, or a first one of the same row of the next panel. The
 // processor's prefetchers follow fewer streams than a panel has rows. Fetching from where no memory

@@ -19,6 +19,10 @@ namespace caption::model {
 // The threads wait in page faults (caption::populate_pages()), for which the system reads ahead in
 // large pieces; MADV_WILLNEED reads single pages and took twice the time. One thread has too few
 // requests under way for a fast disk: four read 2.1 GB/s where one read 0.7 to 1.0.
+//
+// Pieces that are in the page cache already are left to the threads that place them: without these
+// threads, loading from the page cache took 1 to 16 % less. A thread learns it from the waits of
+// its own faults, since mincore() and cachestat() tell nothing about a file that it may not write.
 class ReadingAhead {
  public:
   static constexpr std::int64_t kAheadBytes = std::int64_t{64} << 20;

@@ -193,8 +193,7 @@ RequestedPages request_parts(const Checkpoint& file, const std::vector<std::stri
   RequestedPages requested;
   for (const std::string& module : modules) {
     for (const std::string_view suffix : suffixes) {
-      const FileTensor* const found = file.stored(module + "." + std::string(suffix));
-      if (found != nullptr) requested.add(found->bytes);
+      file.request(module + "." + std::string(suffix), requested);
     }
   }
   return requested;
