@@ -12,6 +12,9 @@
 namespace caption::cli {
 namespace {
 
+// Of the vision tokens of all clips, which are made before the engine begins.
+constexpr std::int64_t kQueueBytes = 1LL << 30;
+
 struct PricedOptions {
   std::string name;
   pipeline::Options options;
@@ -96,8 +99,11 @@ std::int64_t warm_up(const VideoBench& bench, const OpenedModel& opened) {
 
 bench::PriceReport price_options(const VideoBench& bench, const OpenedModel& opened) {
   const std::int64_t prompt_tokens = warm_up(bench, opened);
+  pipeline::Options options = opened.options;
+  options.encodes_first = true;
+  options.vision_queue_bytes = std::max(options.vision_queue_bytes, kQueueBytes);
   const std::vector<PricedOptions> variants =
-      variants_of(bench.wanted.price, opened.options, prompt_tokens);
+      variants_of(bench.wanted.price, options, prompt_tokens);
   PriceCollector collector(bench);
   for (const PricedOptions& variant : variants) collector.add_row(variant.name);
   std::vector<records::Record> records;

@@ -45,6 +45,7 @@ struct Tiling {
   std::int64_t tiles = 0;
   std::int64_t heads = 1;
   std::int64_t items = 0;
+  std::int64_t operations = 0;  // of an item, about
 };
 
 // The arguments of one call of paged_attention().
@@ -126,6 +127,9 @@ void select_clusters(const cpu::Tier& tier, const KeyClusters& clusters, std::in
 // second-level cache of 1 MiB with room to spare.
 constexpr std::int64_t kHeadsBytes = 256 << 10;
 
+// Gathering keys and values takes about as long as multiplying so many rows by them.
+constexpr std::int64_t kGatherRows = 4;
+
 Tiling tile_segment(const Call& call, const cpu::Segment& segment, std::int64_t num_threads) {
   Tiling tiling;
   if (segment.first_block == segment.end_block) return tiling;
@@ -148,6 +152,12 @@ Tiling tile_segment(const Call& call, const cpu::Segment& segment, std::int64_t 
     while (tiling.heads * 2 <= most && call.kv_heads() % (tiling.heads * 2) == 0) tiling.heads *= 2;
   }
   tiling.items = tiling.tiles * (call.kv_heads() / tiling.heads);
+  const std::int64_t num_keys =
+      std::min<std::int64_t>(segment.end_block * cpu::kBlockKeys,
+                             call.context.context_lens.as<std::int32_t>()[sequences[0]]) -
+      segment.first_block * cpu::kBlockKeys;
+  tiling.operations =
+      4 * num_keys * call.head_dim() * tiling.heads * (tiling.tile_rows + kGatherRows);
   return tiling;
 }
 
@@ -306,13 +316,13 @@ Scratch take_scratch(Stream& stream, std::size_t num_seqs, std::size_t num_state
 void attend_level(Stream& stream, const Call& call, std::span<const cpu::Segment> segments,
                   const Scratch& scratch) {
   std::int64_t total = 0;
+  std::int64_t operations = 0;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     scratch.tilings[i] = tile_segment(call, segments[i], stream.pool().num_threads());
     total += scratch.tilings[i].items;
+    operations += scratch.tilings[i].items * scratch.tilings[i].operations;
   }
-  // Items differ in their number of blocks. The cost of one block is a sufficient estimate: it only
-  // keeps the smallest calls on one thread.
-  const std::int64_t operations = 4 * cpu::kBlockKeys * call.head_dim();
+  operations /= std::max<std::int64_t>(1, total);
   cpu::for_each_tile(stream, total, operations, scratch.workspaces, scratch.workspace_bytes,
                      [&](std::int64_t item, std::byte* workspace) {
                        std::size_t i = 0;

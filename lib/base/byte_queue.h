@@ -23,9 +23,15 @@ class ByteQueue {
   // False when the queue was closed or cancelled; the item is then left as it was.
   bool push(T&& item, std::size_t size_bytes) {
     std::unique_lock<std::mutex> lock(mutex_);
-    not_full_.wait(lock, [&] {
+    const auto may_end = [&] {
       return closed_ || items_.empty() || used_bytes_ + size_bytes <= capacity_bytes_;
-    });
+    };
+    if (!may_end()) {
+      ++num_waiting_;
+      filled_.notify_all();
+      not_full_.wait(lock, may_end);
+      --num_waiting_;
+    }
     if (closed_) return false;
     // emplace_back() may throw, so the bytes are counted afterwards.
     items_.emplace_back(std::move(item), size_bytes);
@@ -45,6 +51,12 @@ class ByteQueue {
   std::optional<T> try_pop() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return take_front();
+  }
+
+  // Waits until the queue is closed, or until a push() waits for room.
+  void wait_until_filled() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    filled_.wait(lock, [&] { return closed_ || num_waiting_ > 0; });
   }
 
   // Rejects further pushes; queued items can still be popped.
@@ -86,14 +98,17 @@ class ByteQueue {
   void wake_all() {
     not_full_.notify_all();
     not_empty_.notify_all();
+    filled_.notify_all();
   }
 
   const std::size_t capacity_bytes_;
   mutable std::mutex mutex_;
   std::condition_variable not_full_;
   std::condition_variable not_empty_;
+  std::condition_variable filled_;
   std::deque<std::pair<T, std::size_t>> items_;  // guarded by mutex_
   std::size_t used_bytes_ = 0;                   // guarded by mutex_
+  int num_waiting_ = 0;                          // push() calls; guarded by mutex_
   bool closed_ = false;                          // guarded by mutex_
 };
 

@@ -349,7 +349,7 @@ std::string to_table(const std::string& subject, const std::vector<ModelDraftRow
   const auto column = [](const std::string& text) { return pad_left(text, kWidth); };
   std::string text = subject + "\n\n";
   for (const char* name : {"sequences", "agreement", "depth", "tokens/step", "plain tok/s", "tok/s",
-                           "ratio", "formula", "outputs"}) {
+                           "ratio", "formula", "of it", "outputs"}) {
     text += column(name);
   }
   text += "\n";
@@ -362,12 +362,13 @@ std::string to_table(const std::string& subject, const std::vector<ModelDraftRow
             column(format_number(row.plain_tokens_per_s)) +
             column(format_number(row.tokens_per_s)) + column(format_number(row.ratio()) + "x") +
             column(is_own ? "-" : format_number(row.formula_ratio) + "x") +
+            column(row.formula_ratio > 0 ? format_percent(row.ratio() / row.formula_ratio) : "-") +
             column(row.outputs_are_equal ? "equal" : "DIFFER") + "\n";
   }
   return text +
          "\nagreement: the probability that a guess is right if those before it are, or the "
          "model's own;\nformula: T (M + C) / (M + C (1 + d)), M and C of the steps above; of a "
-         "chosen depth that of the best\n";
+         "chosen depth that of the best;\nof it: ratio divided by formula\n";
 }
 
 std::string to_json(const std::string& subject, const std::vector<ModelDraftRow>& rows) {

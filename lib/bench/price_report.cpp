@@ -78,11 +78,17 @@ std::string logit_columns(const PriceRow& row) {
          column(format_percent(row.logits->top1_agreement));
 }
 
+std::string draft_columns(const PriceRow& row, const PriceRow& base) {
+  return column(format_si(row.decode_tokens_per_s())) +
+         column(times(ratio(row.decode_tokens_per_s(), base.decode_tokens_per_s()))) +
+         column(format_number(row.tokens_per_step(), 3));
+}
+
 std::string header(const PriceReport& report) {
   std::string text = pad_right("", kNameWidth) +
                      column(differ_in_weights(report) ? "weights" : "KV/sequence") + column("") +
                      column("engine tok/s") + column("");
-  if (has_drafts(report)) text += column("tokens/step");
+  if (has_drafts(report)) text += column("decode tok/s") + column("") + column("tokens/step");
   text += column("equal");
   if (has_logits(report)) text += column("mean KL") + column("p99 KL") + column("same top");
   for (const VideoScore& score : report.rows.front().scores) {
@@ -97,7 +103,9 @@ std::string legend(const PriceReport& report) {
   std::string text =
       "\nequal: captions that are those of \"" + base.name + "\", character for character\n";
   if (has_drafts(report)) {
-    text += "tokens/step: tokens of a caption that a step of decoding gives, drafts included\n";
+    text +=
+        "decode tok/s: those of the steps that compute no prompts, over the time of these steps\n"
+        "tokens/step: tokens of a caption that a step of decoding gives, drafts included\n";
     for (const PriceRow& row : report.rows) {
       const VideoRun& run = row.median_run();
       const std::string by_source =
@@ -157,6 +165,12 @@ const VideoRun& PriceRow::median_run() const {
 
 double PriceRow::engine_tokens_per_s() const { return engine_speed(median_run()); }
 
+double PriceRow::decode_tokens_per_s() const {
+  const engine::EngineStats& stats = median_run().stats;
+  return ratio(static_cast<double>(stats.decode_steps_tokens),
+               static_cast<double>(stats.decode_steps_us) / 1e6);
+}
+
 double PriceRow::tokens_per_step() const {
   const std::int64_t num_tokens = median_run().stats.decode_tokens;
   if (num_tokens == 0) return 1;
@@ -189,8 +203,8 @@ std::string to_table(const PriceReport& report) {
     text += pad_right(row.name, kNameWidth) + column(format_bytes(memory_of(report, row))) +
             column(times(memory)) + column(format_si(row.engine_tokens_per_s())) +
             column(times(ratio(row.engine_tokens_per_s(), base.engine_tokens_per_s()))) +
-            (has_drafts(report) ? column(format_number(row.tokens_per_step(), 3)) : "") +
-            column(describe(row.captions)) + logit_columns(row) + score_columns(row) + "\n";
+            (has_drafts(report) ? draft_columns(row, base) : "") + column(describe(row.captions)) +
+            logit_columns(row) + score_columns(row) + "\n";
   }
   return text + legend(report);
 }
@@ -208,6 +222,7 @@ std::string to_json(const PriceReport& report) {
         .add("failed", row.median_run().num_failed)
         .add("kv_bytes_per_sequence", row.kv_bytes_per_sequence())
         .add("engine_tokens_per_s", row.engine_tokens_per_s())
+        .add("decode_tokens_per_s", row.decode_tokens_per_s())
         .add("tokens_per_step", row.tokens_per_step())
         .add("clips_per_s", row.median_run().clips_per_s())
         .add("peak_bytes", row.median_run().peak_bytes);

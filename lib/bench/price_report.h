@@ -40,6 +40,8 @@ struct PriceRow {
   // Output tokens per second of engine time only, since decoding and vision are the same in all
   // rows.
   double engine_tokens_per_s() const;
+  // Tokens per second of the steps that compute no prompts.
+  double decode_tokens_per_s() const;
   // Tokens of a caption per step of decoding: 1 without drafts.
   double tokens_per_step() const;
   std::int64_t sequence_steps() const;  // that gave a token of a caption, at least 1

@@ -64,6 +64,9 @@ KeptLayers parse(const std::string& text, const std::string& name) {
   if (!root.has("left_out")) fail(name, "the key left_out is missing");
   kept.left_out.acceptance = require_number(root, "acceptance", 0, 1);
   kept.left_out.cost = require_number(root, "cost", 0, 1);
+  if (kept.left_out.cost == 0 && !kept.left_out.layers.empty()) {
+    fail(name, "cost is 0, but a pass over the layers that are left costs something");
+  }
   kept.left_out.gain = require_number(root, "gain", 1, 100);
   return kept;
 }
@@ -96,19 +99,18 @@ std::string describe(const drafts::LeftOutLayers& left_out, std::int64_t num_lay
          " of its guesses were right; up to " + format_number(left_out.gain) + "x expected";
 }
 
-// The layers that the file has of this model; nullopt, and a line unless there is no such file, if
-// it has none.
+// The layers that the file has of this model. If there is such a file and it has none, nullopt,
+// and `why` receives the reason.
 std::optional<KeptLayers> find_in(const fs::path& path, const Sha256& model_hash,
-                                  std::int64_t num_layers) {
+                                  std::int64_t num_layers, std::vector<std::string>& why) {
   std::error_code error;
   if (!fs::exists(path, error)) return std::nullopt;
-  constexpr const char* kSearched = "; it is not used, and layers are searched for again";
   try {
     KeptLayers kept = read_layers(path);
     if (kept.model_hash == model_hash && kept.num_layers == num_layers) return kept;
-    log_warning("run", path.string() + " has the layers of another model" + kSearched);
+    why.push_back(path.string() + " has the layers of another model");
   } catch (const Error& error_of_file) {
-    log_warning("run", std::string(error_of_file.what()) + kSearched);
+    why.emplace_back(error_of_file.what());
   }
   return std::nullopt;
 }
@@ -166,12 +168,18 @@ std::shared_ptr<drafts::LayerChoice> open_layer_choice(const LoadedPreset& loade
   if (preset.speculative.method != DraftMethod::kSelf) return nullptr;
   const std::vector<fs::path> files = layer_files(preset, loaded.locations, model_hash);
   const std::int64_t num_layers = model.decoder().spec().num_layers;
+  std::vector<std::string> unused;
+  const auto warn = [&](const std::string& instead) {
+    for (const std::string& why : unused) log_warning("run", why + "; it is not used, " + instead);
+  };
   for (const fs::path& path : files) {
-    const std::optional<KeptLayers> kept = find_in(path, model_hash, num_layers);
+    const std::optional<KeptLayers> kept = find_in(path, model_hash, num_layers, unused);
     if (!kept.has_value()) continue;
+    warn("but another file is");
     log_info("run", describe(kept->left_out, num_layers) + "; from " + path.string());
     return std::make_shared<drafts::LayerChoice>(kept->left_out);
   }
+  warn("and layers are searched for again");
   return std::make_shared<drafts::LayerChoice>(
       std::nullopt, [=](const drafts::LeftOutLayers& left_out) {
         keep({.model_hash = model_hash, .num_layers = num_layers, .left_out = left_out}, files);

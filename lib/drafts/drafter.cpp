@@ -15,7 +15,11 @@ constexpr double kPriorDrafts = 12;
 // A step is not asked to be tried for a smaller gain than this share of its time.
 constexpr double kLeastGain = 0.02;
 constexpr int kRounds = 4;  // Dinkelbach's method is then within rounding of its limit
-constexpr std::int64_t kStepsPerPlainStep = 256;
+constexpr std::int64_t kStepsPerPlainStep = 128;
+// Steps of a number of sequences have no drafts until so many of them were measured without, which
+// steps with prompts wait for no longer than kMostWaits of them.
+constexpr int kPlainSteps = 3;
+constexpr std::int64_t kMostWaits = 32;
 // A sequence guesses from at most so many of the nearest texts, in so many bytes.
 constexpr std::size_t kMostNearest = 8;
 constexpr std::int64_t kNearestBytes = 1LL << 20;
@@ -149,12 +153,25 @@ void Drafter::offer(std::span<const DraftQuery> queries, std::size_t num_taken) 
   }
 }
 
+// First, and now and then, a step without drafts is measured.
+bool Drafter::is_plain_wanted(std::int64_t num_sequences, std::int64_t num_prompt_tokens) {
+  if (!options_.is_adaptive) return false;
+  if (++num_proposals_ % kStepsPerPlainStep == 0) return true;
+  if (plain_costs_.has_measured(num_sequences, kPlainSteps)) return false;
+  return num_prompt_tokens == 0 || ++num_waits_ <= kMostWaits;
+}
+
+double Drafter::worth_us(std::int64_t num_sequences) const {
+  if (!costs_.has_measured(num_sequences, 1)) return 0;
+  const double plain_us = costs_.us(num_sequences) / static_cast<double>(num_sequences);
+  return us_per_token_ > 0 ? std::min(us_per_token_, plain_us) : plain_us;
+}
+
 void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) {
   candidates_.clear();
   step_ = {.num_sequences = std::ssize(queries)};
   spent_us_ = 0;
-  // Now and then a step without drafts is measured.
-  if (options_.is_adaptive && ++num_proposals_ % kStepsPerPlainStep == 0) return;
+  if (is_plain_wanted(std::ssize(queries), num_prompt_tokens)) return;
   const bool is_paused = options_.is_adaptive && balance_.is_paused();
   for (const DraftQuery& query : queries) {
     Proposal& proposal = proposals_[query.sequence];
@@ -221,10 +238,19 @@ void Drafter::observe_step(const StepLoad& load) {
   steps_.saved_us -= static_cast<double>(spent_us);
   if (step.num_drafts == 0) return;
   ++steps_.with_drafts;
+  add_savings(step, load);
+}
+
+void Drafter::add_savings(const Step& step, const StepLoad& load) {
   const std::int64_t num_plain = std::max<std::int64_t>(1, step.num_sequences);
-  const double us_per_token = costs_.us(num_plain) / static_cast<double>(num_plain);
+  const double plain_us = costs_.us(num_plain);
+  const bool had_prompts = load.num_tokens > step.num_sequences + step.num_drafts;
+  double us_per_token = plain_us / static_cast<double>(num_plain);
+  if (had_prompts && us_per_token_ > 0) us_per_token = std::min(us_per_token, us_per_token_);
   const double added_us = costs_.us(load.num_tokens) - costs_.us(load.num_tokens - step.num_drafts);
-  steps_.saved_us += static_cast<double>(step.num_further_tokens) * us_per_token - added_us;
+  const double saved_us = static_cast<double>(step.num_further_tokens) * us_per_token - added_us;
+  steps_.saved_us += saved_us;
+  if (had_prompts) balance_.observe(saved_us, plain_us);
 }
 
 void Drafter::note_decoding(const Step& step, const StepLoad& load, std::int64_t spent_us) {

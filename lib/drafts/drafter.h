@@ -154,6 +154,11 @@ class Drafter final : public DraftSource {
   // The expected number of right ones among the guesses.
   double expected_right(GuessSource source, std::span<const Guess> guesses,
                         const Proposal& proposal) const;
+  // Whether the next step shall have no drafts, so that its cost is known.
+  bool is_plain_wanted(std::int64_t num_sequences, std::int64_t num_prompt_tokens);
+  // What a further token of one of num_sequences is worth; 0 while steps of so many were not
+  // measured.
+  double worth_us(std::int64_t num_sequences) const;
   void sort_candidates();
   // Offers the tokens of the first num_taken candidates.
   void offer(std::span<const DraftQuery> queries, std::size_t num_taken);
@@ -176,6 +181,9 @@ class Drafter final : public DraftSource {
   // Learns what a token costs in a step that computes no prompts, and what its drafts saved, unless
   // the draft model guessed.
   void note_decoding(const Step& step, const StepLoad& load, std::int64_t spent_us);
+  // Adds what the drafts of a step saved, by the costs of steps, to the totals; to the balance as
+  // well if it computed prompts.
+  void add_savings(const Step& step, const StepLoad& load);
   void add_candidates(std::size_t query, const Proposal& proposal);
   // How many of the candidates, the likeliest first, save the most time in a step of `size` tokens
   // besides them, when a token is worth `us_per_token`.
@@ -198,6 +206,7 @@ class Drafter final : public DraftSource {
   std::unordered_map<std::int64_t, Proposal> proposals_;
   std::unordered_map<std::int64_t, DraftCounts> ended_;  // counts that take_counts() has not taken
   std::int64_t num_proposals_ = 0;
+  std::int64_t num_waits_ = 0;  // steps with prompts that had no drafts for want of a measured cost
   std::vector<Guess> other_guesses_;
   std::vector<Candidate> candidates_;
 

@@ -73,6 +73,9 @@ double Drafter::expected_right(GuessSource source, std::span<const Guess> guesse
 void Drafter::propose_after_prompts(std::span<const DraftQuery> queries, std::int64_t num_decoding,
                                     std::int64_t num_prompt_tokens) {
   if (options_.method != Method::kArchive) return;
+  const std::int64_t num_sequences = num_decoding + std::ssize(queries);
+  const double us_per_token = options_.is_adaptive ? worth_us(num_sequences) : 0;
+  if (options_.is_adaptive && (balance_.is_paused() || us_per_token == 0)) return;
   const std::int64_t size = num_decoding + num_prompt_tokens + step_.num_offered;
   candidates_.clear();
   for (std::size_t i = 0; i < queries.size(); ++i) {
@@ -93,9 +96,7 @@ void Drafter::propose_after_prompts(std::span<const DraftQuery> queries, std::in
   std::size_t num_taken = candidates_.size();
   if (options_.is_adaptive) {
     sort_candidates();
-    const std::int64_t num_sequences = num_decoding + std::ssize(queries);
-    const double plain_us = costs_.us(num_sequences) / static_cast<double>(num_sequences);
-    num_taken = best_count(size, us_per_token_ > 0 ? std::min(us_per_token_, plain_us) : plain_us);
+    num_taken = best_count(size, us_per_token);
   }
   offer(queries, num_taken);
 }

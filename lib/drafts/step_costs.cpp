@@ -10,20 +10,28 @@ namespace {
 constexpr double kWeightOfNew = 0.125;  // of a new time in the mean of its class
 constexpr double kMostOutlier = 2.0;    // a time counts as at most so many means
 constexpr double kMostTrust = 8;        // observations
+constexpr double kFirstTimes = 4;       // of these the least counts
+constexpr double kSimilar = 1.5;        // sizes within this factor are similar
 constexpr double kHalfTrust = 0.5;      // observations for which a mean counts one half
 
 }  // namespace
 
-// Two classes per octave: twice the binary logarithm, rounded to the nearest.
+// From 16 on two classes per octave: twice the binary logarithm, rounded to the nearest.
 std::size_t StepCosts::class_of(std::int64_t num_tokens) {
   constexpr double kQuarter = 1.189207115002721;        // 2^0.25
   constexpr double kThreeQuarters = 1.681792830507429;  // 2^0.75
-  const auto count = static_cast<std::uint64_t>(std::max<std::int64_t>(num_tokens, 1));
+  constexpr std::int64_t kExact = 16;
+  constexpr std::size_t kLastExact = kExact - 1;
+  constexpr std::size_t kHalfOctaves = 8;  // of kExact
+  if (num_tokens <= kExact) {
+    return static_cast<std::size_t>(std::max<std::int64_t>(num_tokens, 1)) - 1;
+  }
+  const auto count = static_cast<std::uint64_t>(num_tokens);
   const std::uint64_t power = std::bit_floor(count);
   const double share = static_cast<double>(count) / static_cast<double>(power);  // in [1, 2)
   const auto octave = static_cast<std::size_t>(std::countr_zero(power));
   const std::size_t half = (share >= kQuarter ? 1u : 0u) + (share >= kThreeQuarters ? 1u : 0u);
-  return std::min(2 * octave + half, kNumClasses - 1);
+  return std::min(2 * octave + half - kHalfOctaves + kLastExact, kNumClasses - 1);
 }
 
 double StepCosts::trust_in(const Class& c) const {
@@ -35,7 +43,10 @@ void StepCosts::observe(std::int64_t num_tokens, double us) {
   const std::size_t index = class_of(num_tokens);
   Class& c = classes_[index];
   const auto tokens = static_cast<double>(num_tokens);
-  if (c.num_tokens > 0) {
+  if (c.num_tokens > 0 && c.trust < kFirstTimes) {
+    c.num_tokens += (tokens - c.num_tokens) / (c.trust + 1);
+    c.us = std::min(c.us, us);
+  } else if (c.num_tokens > 0) {
     c.num_tokens += kWeightOfNew * (tokens - c.num_tokens);
     c.us += kWeightOfNew * (std::min(us, kMostOutlier * c.us) - c.us);
   } else {
@@ -48,7 +59,7 @@ void StepCosts::observe(std::int64_t num_tokens, double us) {
     note_seen(index);
   }
   ++num_steps_;
-  c.trust = std::min(trust_in(c) + 1, kMostTrust);
+  c.trust = std::min(std::max(trust_in(c), std::min(c.trust, kFirstTimes)) + 1, kMostTrust);
   c.last_seen = num_steps_;
   estimate();
 }
@@ -77,6 +88,14 @@ void StepCosts::estimate() {
     }
     below = &c;
   }
+}
+
+bool StepCosts::has_measured(std::int64_t num_tokens, int least) const {
+  const auto tokens = static_cast<double>(num_tokens);
+  return std::any_of(classes_.begin(), classes_.end(), [&](const Class& c) {
+    return c.num_tokens * kSimilar >= tokens && c.num_tokens <= kSimilar * tokens &&
+           c.trust >= least;
+  });
 }
 
 double StepCosts::us(std::int64_t num_tokens) const {

@@ -6,11 +6,13 @@
 
 namespace caption::drafts {
 
-// Wall times by the number of tokens, in classes of which each is about 1.4 times the one before.
-// Times have outliers, upwards: a time counts as at most twice the mean of its class, or, where its
-// class is new, in proportion to the tokens of the class below. A mean is trusted for a while: what
-// it says beyond the class below halves when the class has not been seen for kTrusted steps, so
-// that a few slow steps do not decide for ever. Not thread-safe.
+// Wall times by the number of tokens: each number up to 16 is a class, since kernels compute rows
+// in tiles and a further row may cost much or little; beyond, a class is about 1.4 times the one
+// before. Times have outliers, upwards: of the first four times of a class the least counts, a
+// later one as at most twice the mean of its class, or, where its class is new, in proportion to
+// the tokens of the class below. A mean is trusted for a while: what it says beyond the class below
+// halves when the class has not been seen for kTrusted steps, so that a few slow steps do not
+// decide for ever. Not thread-safe.
 class StepCosts {
  public:
   void observe(std::int64_t num_tokens, double us);
@@ -20,6 +22,10 @@ class StepCosts {
   // of that class, so that larger steps are tried, but from kMostGrowth times its tokens and 2 on
   // as much as the mean token.
   double us(std::int64_t num_tokens) const;
+
+  // Whether a class within a factor of 1.5 of `num_tokens` was observed at least `least` times;
+  // least <= 4.
+  bool has_measured(std::int64_t num_tokens, int least) const;
 
   static constexpr double kUnknownShare = 0.05;
   static constexpr double kMostGrowth = 1.5;

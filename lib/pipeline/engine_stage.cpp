@@ -145,6 +145,7 @@ bool EngineStage::goes_on() const {
 }
 
 void EngineStage::run() {
+  if (options_.encodes_first) in_.wait_until_filled();
   while (goes_on()) {
     if (!take_jobs()) break;
     std::vector<engine::Completion> completions = step();

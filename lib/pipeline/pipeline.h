@@ -166,6 +166,9 @@ struct Options {
   bool trust_times = false;
   std::int64_t frame_queue_bytes = 256LL << 20;
   std::int64_t vision_queue_bytes = 128LL << 20;  // summed over the replicas
+  // The engine begins when all clips are encoded, or the queue before it is full: no other stage
+  // takes processor time from its steps, which a measurement wants.
+  bool encodes_first = false;
   // When set to true, finished captions are written, the others are dropped, and run() returns.
   // run() sets it itself when it ends early for another reason. May be null.
   std::atomic<bool>* stop = nullptr;

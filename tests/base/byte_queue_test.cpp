@@ -86,6 +86,25 @@ TEST_SUITE("base/byte_queue") {
     CHECK(pushed.load());
   }
 
+  TEST_CASE("who waits until the queue is filled goes on when a producer waits or it is closed") {
+    for (const int capacity : {2, 100}) {
+      ByteQueue<int> queue(static_cast<std::size_t>(capacity));
+      std::thread producer([&] {
+        for (int i = 0; i < 6; ++i) queue.push(int{i}, 1);
+        queue.close();
+      });
+      queue.wait_until_filled();
+      CHECK(queue.used_bytes() == std::min<std::size_t>(6, static_cast<std::size_t>(capacity)));
+      int sum = 0;
+      while (const std::optional<int> item = queue.pop()) sum += *item;
+      CHECK(sum == 15);
+      producer.join();
+    }
+    ByteQueue<int> cancelled(2);
+    cancelled.cancel();
+    cancelled.wait_until_filled();
+  }
+
   TEST_CASE("close and cancel wake those who wait") {
     for (const bool cancels : {false, true}) {
       CAPTURE(cancels);

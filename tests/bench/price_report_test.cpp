@@ -51,6 +51,25 @@ TEST_SUITE("bench/price_report") {
     CHECK_THROWS_AS(PriceRow{}.median_run(), Error);
   }
 
+  TEST_CASE("with drafts, decoding alone is compared as well") {
+    PriceReport report = make_report();
+    for (PriceRow& row : report.rows) {
+      for (VideoRun& run : row.runs) {
+        run.stats.decode_steps_us = 20'000;
+        run.stats.decode_steps_tokens = 80;
+        run.stats.decode_tokens = 100;
+      }
+    }
+    CHECK(to_table(report).find("decode tok/s") == std::string::npos);
+    report.rows[1].runs[0].stats.draft_tokens = 60;
+    report.rows[1].runs[0].stats.accepted_tokens = 50;
+    report.rows[1].runs[0].stats.decode_steps_us = 10'000;
+    CHECK(report.rows[0].decode_tokens_per_s() == 4000);
+    const std::string table = to_table(report);
+    CHECK(table.substr(table.find("\nhalf")).find("8.00 k        2.00x         2.00") !=
+          std::string::npos);
+  }
+
   TEST_CASE("the table sets each row beside the first") {
     const std::string table = to_table(make_report());
     const std::string half = table.substr(table.find("\nhalf"));

@@ -76,6 +76,9 @@ TEST_SUITE("config/self_draft") {
     says(file_with(kHash, "2", "[0,1]"), "all layers");
     says(file_with(kHash, "6", "\"all\""), "left_out");
     says(R"({"self_draft":1,"model_hash":")" + kHash + R"(","layers":6})", "left_out is missing");
+    std::string no_cost = file_with(kHash, "6", "[1]");
+    no_cost.replace(no_cost.find("\"cost\":0.5"), 10, "\"cost\":0.0");
+    says(no_cost, "cost is 0");
     std::string no_gain = file_with(kHash, "6", "[1]");
     no_gain.replace(no_gain.find("gain"), 4, "pain");
     says(no_gain, "gain is missing");

@@ -264,6 +264,8 @@ TEST_SUITE("engine/engine") {
     CHECK(stats.steps == 6);  // chunks of 10, 10 and 1, then three decodes
     CHECK(stats.prefill_tokens == 21);
     CHECK(stats.decode_tokens == 3);
+    CHECK(stats.decode_steps_tokens == 3);
+    CHECK(stats.decode_steps_us <= stats.busy_us);
     CHECK(stats.recomputed_tokens == 0);
     CHECK(stats.preemptions == 0);
     CHECK(stats.mean_batch == 1);

@@ -1,7 +1,8 @@
 // The AVX2 tier: 8 floats a register, 16 registers.
 //
-// A tile of f32 products uses 3 x 4 registers of sums, 3 of activations and 1 of weights; a tile of
-// integer products uses 6 x 2 of sums, 2 of weights, 1 of activations and 1 of products.
+// A tile of f32 products uses 6 x 2 registers of sums, 2 of weights and 1 of activations, or with few
+// rows 3 x 4 of sums, 3 of activations and 1 of weights; a tile of integer products uses 6 x 2 of
+// sums, 2 of weights, 1 of activations and 1 of products.
 #include "kernels/cpu/tier.h"
 
 #include <immintrin.h>
@@ -22,7 +23,7 @@ namespace {
 struct Avx2 {
   using Register = __m256;
   static constexpr int kWidth = 8;
-  static constexpr int kTileRows = 3;
+  static constexpr int kTileRows = 6;
   static constexpr int kPanelRows = 3;
   static constexpr int kIntegerRows = 6;
   static constexpr int kIntegerRegisters = 2;

@@ -8,6 +8,8 @@ namespace caption::engine {
 void StepCounter::add_step(const scheduler::StepPlan& plan, const scheduler::Scheduler& scheduler,
                            const kv::PagePool& pool, std::int64_t compression_bytes) {
   ++sums_.steps;
+  prefill_tokens_before_ = sums_.prefill_tokens;
+  decode_tokens_before_ = sums_.decode_tokens;
   sums_.mean_batch += static_cast<double>(plan.sequences.size());
   const auto num_used = static_cast<double>(pool.num_used());
   sums_.mean_pages_used += num_used;
@@ -39,6 +41,13 @@ void StepCounter::add_accepted(Sequence& sequence) {
   ++sequence.num_ever_computed;
   ++sums_.accepted_tokens;
   ++sums_.decode_tokens;
+}
+
+void StepCounter::add_busy_us(std::int64_t us) {
+  sums_.busy_us += us;
+  if (sums_.prefill_tokens != prefill_tokens_before_) return;
+  sums_.decode_steps_us += us;
+  sums_.decode_steps_tokens += sums_.decode_tokens - decode_tokens_before_;
 }
 
 EngineStats StepCounter::stats(const kv::PagePool& pool,

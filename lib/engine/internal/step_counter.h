@@ -26,12 +26,16 @@ class StepCounter {
   // Counts a draft of that step that was right.
   void add_accepted(Sequence& sequence);
   void add_preemptions(std::int64_t count) { sums_.preemptions += count; }
-  void add_busy_us(std::int64_t us) { sums_.busy_us += us; }
+  // Counts the time of the step, whose tokens are counted.
+  void add_busy_us(std::int64_t us);
 
   EngineStats stats(const kv::PagePool& pool, const scheduler::PrefixStats& prefix) const;
 
  private:
   EngineStats sums_;  // its mean_* members hold sums over steps
+  // Before the step.
+  std::int64_t prefill_tokens_before_ = 0;
+  std::int64_t decode_tokens_before_ = 0;
 };
 
 }  // namespace caption::engine
