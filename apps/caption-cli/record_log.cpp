@@ -1,14 +1,11 @@
 #include "record_log.h"
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/log.h"
 
 namespace caption::cli {
 namespace {
-
-std::string counted(std::int64_t count, const char* one, const char* several) {
-  return std::to_string(count) + " " + (count == 1 ? one : several);
-}
 
 std::string ms(double value) { return json_number(value, value < 10 ? 2 : 0) + " ms"; }
 

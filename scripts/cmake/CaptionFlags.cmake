@@ -1,8 +1,17 @@
 # Flags live on one interface target that every room links privately; nothing is set globally.
 add_library(caption_flags INTERFACE)
 target_compile_options(caption_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion
     -Wnon-virtual-dtor -Woverloaded-virtual>)
+# In a batch of sources (CaptionUnity.cmake) a local name may be that of another source's constant, and g++
+# takes all sources but one for headers, in which a class must not contain a type of an unnamed namespace.
+set(_in_batches $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
+set(_batch_warnings -Wno-shadow)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(_batch_warnings -Wshadow=local -Wno-subobject-linkage)
+endif()
+target_compile_options(caption_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:$<IF:${_in_batches},${_batch_warnings},-Wshadow>>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees overlapping copies in std::string concatenation that cannot be (GCC bug 105651).
   target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)

@@ -128,58 +128,156 @@ const char* fault_name(Fault fault) {
   return "?";
 }
 
-std::string Region::access(const Moment& now, Range bytes, Direction direction, Fault& fault) {
-  Cell* const cells = cells_of(bytes);
-  for (std::size_t i = 0; i < bytes.size_bytes; ++i) {
-    const Finding finding = access_cell(cells[i], now, direction);
-    if (finding == Finding::kNothing) continue;
-    fault = fault_of(finding);
-    return "byte " + std::to_string(offset_of(bytes.begin) + i) + " of " +
-           std::to_string(size_bytes()) + "; " + describe(finding, cells[i], now);
+Region::Cells& Region::split(Word& word) {
+  if (word.own < 0) {
+    if (unused_cells_.empty()) {
+      word.own = static_cast<std::int32_t>(own_cells_.size());
+      own_cells_.emplace_back();
+    } else {
+      word.own = unused_cells_.back();
+      unused_cells_.pop_back();
+    }
+    own_cells_[static_cast<std::size_t>(word.own)].fill(word.cell);
   }
-  return {};
+  return own_cells_[static_cast<std::size_t>(word.own)];
+}
+
+void Region::join(Word& word, const Moment& now) {
+  const Cells& cells = own_cells_[static_cast<std::size_t>(word.own)];
+  const Cell& first = cells.front();
+  // Who made accesses of earlier launches does not matter any more, only which launch wrote.
+  const bool is_joined = std::all_of(cells.begin(), cells.end(), [&](const Cell& cell) {
+    if (cell == first) return true;
+    return cell.is_initialised == first.is_initialised && !cell.is_pending && !first.is_pending &&
+           cell.write_phase == first.write_phase && cell.write_phase < now.first_phase_of_launch &&
+           std::max(cell.read_phase, first.read_phase) < now.first_phase_of_launch &&
+           std::max(cell.earlier_block_phase, first.earlier_block_phase) < now.first_phase_of_launch;
+  });
+  if (!is_joined) return;
+  word.cell = first;
+  unused_cells_.push_back(word.own);
+  word.own = -1;
+}
+
+template <typename Visit>
+void Region::visit_cells(Range bytes, Visit&& visit) {
+  std::size_t offset = offset_of(bytes.begin);
+  const std::size_t end = offset + bytes.size_bytes;
+  while (offset < end) {
+    Word& word = words_[offset / kWordBytes];
+    const std::size_t word_begin = offset / kWordBytes * kWordBytes;
+    if (word.own < 0 && offset == word_begin && end - offset >= kWordBytes) {
+      if (!visit(word.cell, offset)) return;
+      offset += kWordBytes;
+      continue;
+    }
+    Cells& cells = split(word);
+    for (; offset < std::min(end, word_begin + kWordBytes); ++offset) {
+      if (!visit(cells[offset - word_begin], offset)) return;
+    }
+  }
+}
+
+template <typename Visit>
+void Region::visit_cells(Range bytes, Visit&& visit) const {
+  std::size_t offset = offset_of(bytes.begin);
+  const std::size_t end = offset + bytes.size_bytes;
+  while (offset < end) {
+    const Word& word = words_[offset / kWordBytes];
+    const std::size_t word_begin = offset / kWordBytes * kWordBytes;
+    const std::size_t word_end = std::min(end, word_begin + kWordBytes);
+    if (word.own < 0) {
+      if (!visit(word.cell, offset)) return;
+      offset = word_end;
+      continue;
+    }
+    const Cells& cells = own_cells_[static_cast<std::size_t>(word.own)];
+    for (; offset < word_end; ++offset) {
+      if (!visit(cells[offset - word_begin], offset)) return;
+    }
+  }
+}
+
+std::string Region::access(const Moment& now, Range bytes, Direction direction, Fault& fault) {
+  if (bytes.size_bytes >= kWordBytes) {
+    const std::size_t first = offset_of(bytes.begin) / kWordBytes;
+    for (std::size_t w = first; w < first + bytes.size_bytes / kWordBytes; ++w) {
+      if (words_[w].own >= 0) join(words_[w], now);
+    }
+  }
+  std::string text;
+  visit_cells(bytes, [&](Cell& cell, std::size_t offset) {
+    const Finding finding = access_cell(cell, now, direction);
+    if (finding == Finding::kNothing) return true;
+    fault = fault_of(finding);
+    text = "byte " + std::to_string(offset) + " of " + std::to_string(size_bytes()) + "; " +
+           describe(finding, cell, now);
+    return false;
+  });
+  return text;
 }
 
 bool Region::is_written_since(std::uint32_t first, Range bytes) const {
-  const Cell* const cells = cells_.data() + offset_of(bytes.begin);
-  return std::any_of(cells, cells + bytes.size_bytes,
-                     [first](const Cell& cell) { return cell.write_phase >= first; });
+  bool is_written = false;
+  visit_cells(bytes, [&](const Cell& cell, std::size_t) {
+    is_written = cell.write_phase >= first;
+    return !is_written;
+  });
+  return is_written;
 }
 
 void Region::begin_copy(Range bytes) {
-  Cell* const cells = cells_of(bytes);
-  for (std::size_t i = 0; i < bytes.size_bytes; ++i) cells[i].is_pending = true;
+  visit_cells(bytes, [](Cell& cell, std::size_t) { return cell.is_pending = true; });
 }
 
 void Region::finish_copy(const Moment& now, Range bytes) {
-  Cell* const cells = cells_of(bytes);
-  for (std::size_t i = 0; i < bytes.size_bytes; ++i) {
-    cells[i].is_pending = false;
-    remember_write(cells[i], now);
-  }
+  visit_cells(bytes, [&now](Cell& cell, std::size_t) {
+    cell.is_pending = false;
+    remember_write(cell, now);
+    return true;
+  });
 }
 
 void Region::initialise(Range bytes) {
-  Cell* const cells = cells_of(bytes);
-  for (std::size_t i = 0; i < bytes.size_bytes; ++i) cells[i].is_initialised = true;
+  visit_cells(bytes, [](Cell& cell, std::size_t) { return cell.is_initialised = true; });
 }
 
 void Region::initialise_as(Range bytes, const Region& source, std::uintptr_t from) {
-  Cell* const cells = cells_of(bytes);
-  const Cell* const copied = source.cells_.data() + source.offset_of(from);
-  for (std::size_t i = 0; i < bytes.size_bytes; ++i) {
-    cells[i].is_initialised = copied[i].is_initialised;
-  }
+  const auto mark = [&](std::size_t offset_in_range, std::size_t size_bytes, bool is_initialised) {
+    visit_cells({bytes.begin + offset_in_range, size_bytes},
+                [is_initialised](Cell& cell, std::size_t) {
+                  cell.is_initialised = is_initialised;
+                  return true;
+                });
+  };
+  // Runs of bytes that are all initialised, or none of which is.
+  const std::size_t source_begin = source.offset_of(from);
+  std::size_t run_begin = 0;
+  bool is_run_initialised = true;
+  source.visit_cells({from, bytes.size_bytes}, [&](const Cell& cell, std::size_t offset) {
+    if (cell.is_initialised != is_run_initialised) {
+      mark(run_begin, offset - source_begin - run_begin, is_run_initialised);
+      run_begin = offset - source_begin;
+      is_run_initialised = cell.is_initialised;
+    }
+    return true;
+  });
+  mark(run_begin, bytes.size_bytes - run_begin, is_run_initialised);
 }
 
-void Region::forget() { std::fill(cells_.begin(), cells_.end(), Cell{}); }
+void Region::forget() {
+  std::fill(words_.begin(), words_.end(), Word{});
+  own_cells_.clear();
+  unused_cells_.clear();
+}
 
 std::size_t Region::first_uninitialised(Range bytes) const {
-  const auto first = cells_.begin() + static_cast<std::ptrdiff_t>(offset_of(bytes.begin));
-  const auto last = first + static_cast<std::ptrdiff_t>(bytes.size_bytes);
-  const auto found =
-      std::find_if(first, last, [](const Cell& cell) { return !cell.is_initialised; });
-  return found == last ? size_bytes() : static_cast<std::size_t>(found - cells_.begin());
+  std::size_t first = size_bytes();
+  visit_cells(bytes, [&first](const Cell& cell, std::size_t offset) {
+    if (!cell.is_initialised) first = offset;
+    return cell.is_initialised;
+  });
+  return first;
 }
 
 DeviceMemory::DeviceMemory() {

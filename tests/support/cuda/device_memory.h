@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -80,20 +81,26 @@ struct Cell {
   bool is_initialised = false;
   bool is_atomic = false;   // the last write
   bool is_pending = false;  // copy_16_async() may still write it
+
+  bool operator==(const Cell&) const = default;
 };
 
-// The bytes of an allocation, or of a block's shared memory, with their cells.
+// The bytes of an allocation, or of a block's shared memory, with their cells. The four bytes of a word
+// have one cell as long as all accesses are of the whole word, which most are.
 class Region {
  public:
   Region(std::byte* begin, std::size_t size_bytes, int device = 0)
-      : begin_(begin), device_(device), cells_(size_bytes) {}
+      : begin_(begin),
+        size_bytes_(size_bytes),
+        device_(device),
+        words_((size_bytes + kWordBytes - 1) / kWordBytes) {}
 
   std::byte* begin() const { return begin_; }
-  std::size_t size_bytes() const { return cells_.size(); }
+  std::size_t size_bytes() const { return size_bytes_; }
   int device() const { return device_; }  // the GPU whose memory it is
   bool contains(std::uintptr_t address) const {
     const auto first = reinterpret_cast<std::uintptr_t>(begin_);
-    return address >= first && address - first < cells_.size();
+    return address >= first && address - first < size_bytes_;
   }
   std::size_t offset_of(std::uintptr_t address) const {
     return address - reinterpret_cast<std::uintptr_t>(begin_);
@@ -118,11 +125,30 @@ class Region {
   std::size_t first_uninitialised(Range bytes) const;
 
  private:
-  Cell* cells_of(Range bytes) { return cells_.data() + offset_of(bytes.begin); }
+  static constexpr std::size_t kWordBytes = 4;
+  using Cells = std::array<Cell, kWordBytes>;
+  struct Word {
+    Cell cell;              // of all its bytes
+    std::int32_t own = -1;  // where its bytes have cells of their own: their index in own_cells_
+  };
+
+  // Calls visit(cell, offset of its first byte) for the cells of a range, in order, until it returns false.
+  // Gives the bytes of words that the range covers in part cells of their own.
+  template <typename Visit>
+  void visit_cells(Range bytes, Visit&& visit);
+  // As visit_cells, of cells that remain as they are: that of a word stands for the part in the range.
+  template <typename Visit>
+  void visit_cells(Range bytes, Visit&& visit) const;
+  Cells& split(Word& word);
+  // Gives a word one cell again where later accesses cannot tell.
+  void join(Word& word, const Moment& now);
 
   std::byte* begin_;
+  std::size_t size_bytes_;
   int device_;
-  std::vector<Cell> cells_;
+  std::vector<Word> words_;
+  std::vector<Cells> own_cells_;
+  std::vector<std::int32_t> unused_cells_;  // indices in own_cells_
 };
 
 // A range of addresses that faults except in allocations. These begin at multiples of 256 bytes, as

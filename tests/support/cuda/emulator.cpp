@@ -47,7 +47,7 @@ std::unique_ptr<Emulation>& lasting_emulation() {
 void begin_lasting_emulation() {
   const char* const seed = std::getenv("CAPTION_EMULATOR_SEED");
   const std::uint64_t number = seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10);
-  lasting_emulation() = std::make_unique<Emulation>(Options{.seed = number});
+  lasting_emulation() = std::make_unique<Emulation>(Options{.seed = number, .counts_costs = false});
   seed_queues(number);
 }
 

@@ -30,6 +30,7 @@ struct Options {
   std::uint64_t seed = 0;
   TensorCoreSums sums = TensorCoreSums::kAmpere;
   std::size_t most_shared_bytes = std::size_t{227} << 10;  // of a block; of sm_90
+  bool counts_costs = true;  // whether the report has the costs of accesses, which take time to count
 };
 
 struct FaultFound {
@@ -110,7 +111,7 @@ void launch(const Launch& launch);
 // The same as work of a queue (queues.h), or at once when `queue` is null. Throws Error(kInternal)
 // unless the queue's GPU is the thread's current one. Work of a queue that
 // runs without an Emulation begins one that lasts, with the seed CAPTION_EMULATOR_SEED (0 when that
-// is not set).
+// is not set), which counts no costs.
 void launch(void* queue, const Launch& launch);
 // Lines of the faults that the lasting emulation has found; empty without one.
 std::string faults_of_lasting_emulation();

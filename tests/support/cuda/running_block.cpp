@@ -252,6 +252,7 @@ void run_launch(State& s, const Launch& launch) {
 }
 
 void count_accesses(State& s, int warp) {
+  if (!s.options.counts_costs) return;
   std::array<std::vector<Access>*, kLanes> lanes;
   for (int i = 0; i < kLanes; ++i) {
     lanes[static_cast<std::size_t>(i)] =

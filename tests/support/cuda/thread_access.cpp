@@ -138,10 +138,12 @@ void access(const void* pc, const void* pointer, std::size_t size_bytes, Directi
                     std::to_string(region->offset_of(address)));
     end_launch(s);
   }
-  s.running->accesses.push_back({.pc = address_of(pc),
-                                 .address = address,
-                                 .size_bytes = static_cast<std::uint16_t>(size_bytes),
-                                 .kind = kind_of(is_shared, direction)});
+  if (s.options.counts_costs) {
+    s.running->accesses.push_back({.pc = address_of(pc),
+                                   .address = address,
+                                   .size_bytes = static_cast<std::uint16_t>(size_bytes),
+                                   .kind = kind_of(is_shared, direction)});
+  }
   if (!is_shared && s.launch->begins_early && !s.running->has_waited) {
     check_before_wait(s, pc, *region, {address, size_bytes}, direction);
   }
