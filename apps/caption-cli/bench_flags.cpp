@@ -57,6 +57,8 @@ constexpr std::array kWorkloadOptions = {
                    "workloads, videos, towers, --loading and --price"},
 };
 
+constexpr std::int64_t kLeastDraftedTokens = 4;  // of bench_drafts()
+
 // What is measured, and its name.
 std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_decoder) {
   if (!flags.videos.empty()) return {kVideos, "videos"};
@@ -83,11 +85,19 @@ struct PresetOption {
 };
 constexpr std::array kPresetOptions = {
     PresetOption{"speculative.draft_from", kPlantedDrafts, "its guesses are planted"},
+    PresetOption{"generation.num_beams", kPlantedDrafts, "beams have no drafts"},
+    PresetOption{"engine.max_num_seqs", kPlantedDrafts, "--sweep names its numbers of sequences"},
     PresetOption{"video.num_frames", kTower, "it takes two frames at a time, 64 on a GPU"},
 };
 
 void require_meaning(const BenchFlags& flags, bool has_decoder) {
   const auto [measured, name] = measured_by(flags, has_decoder);
+  if (measured == kPlantedDrafts && is_given(flags, "--output-tokens") &&
+      flags.output_tokens < kLeastDraftedTokens) {
+    throw Error(ErrorCode::kUsage, "bench: --output-tokens " + std::to_string(flags.output_tokens) +
+                                       " leave drafts nothing to guess; give " +
+                                       std::to_string(kLeastDraftedTokens) + " or more");
+  }
   for (const PresetOption& option : kPresetOptions) {
     if ((option.without & measured) == 0) continue;
     for (const config::Override& given : flags.preset.overrides) {
@@ -235,8 +245,9 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
        {"weights", PriceOf::kWeights}},
       "memory, speed and scores of each choice\n"
       "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. drafts: "
-      "--drafts none, ngram, archive, self; with --shape and no videos, guesses that are right with a "
-      "planted probability, which --drafts self and --drafts model --draft-model SHAPE compute. "
+      "--drafts none, ngram, archive, self; with --shape and no videos, guesses that are right "
+      "with a planted probability, which --drafts self and --drafts model --draft-model SHAPE "
+      "compute. "
       "weights: every --dtype, with the divergence of its logits from those of f32; "
       "the figures are kept for this model.")
       ->group(kVideoGroup);
@@ -299,6 +310,16 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
   if (flags.loading && (has_videos || !flags.shape.empty() || flags.kernels)) {
     throw Error(ErrorCode::kUsage,
                 "bench: --loading measures the files of a --model or preset, alone");
+  }
+  // A --model that is no folder but a shape is the --shape.
+  const std::vector<config::Override>& overrides = flags.preset.overrides;
+  const bool has_model =
+      std::any_of(overrides.begin(), overrides.end(), [&](const config::Override& given) {
+        return given.key == "model.path" && given.value != flags.shape;
+      });
+  if (!flags.shape.empty() && has_model) {
+    throw Error(ErrorCode::kUsage,
+                "bench: --model and --shape both name what is measured; give one of them");
   }
   require_meaning(flags, has_decoder);
   std::vector<std::string> inputs = flags.videos;

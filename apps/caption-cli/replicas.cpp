@@ -49,7 +49,8 @@ Replicas::Replicas(const ReplicaSource& source, OpenModel first, std::int64_t kv
     opened.draft = config::open_draft_model(context, preset, locations, *opened.model, choices);
     const std::int64_t bytes =
         config::kv_cache_bytes(preset, source.machine, *opened.model, opened.draft.get());
-    config::require_fitting_pages(preset, *opened.model, source.conversations, bytes);
+    config::require_fitting_pages(preset, *opened.model, opened.draft.get(), source.conversations,
+                                  bytes);
     add(preset, std::move(opened), bytes, names[i]);
   }
   if (replicas_.size() == 1) return;

@@ -159,11 +159,12 @@ void check_adapters(const pipeline::Options& options, const pipeline::InputList&
 
 // Rejects options with which no clip could be captioned, before anything is written.
 void require_possible(const config::Preset& preset, model::CaptionModel& model,
-                      const pipeline::Options& options, const pipeline::InputList& inputs) {
+                      model::CaptionModel* draft, const pipeline::Options& options,
+                      const pipeline::InputList& inputs) {
   check_adapters(options, inputs);
   const std::vector<model::Conversation> conversations = conversations_of(options);
   config::require_fitting_prompts(preset, model, conversations);
-  config::require_fitting_pages(preset, model, conversations, options.engine.kv_cache_bytes);
+  config::require_fitting_pages(preset, model, draft, conversations, options.engine.kv_cache_bytes);
   require_usable_cache(preset.engine.kv_cache_dir);
 }
 
@@ -276,8 +277,7 @@ config::OpenChoices open_choices(const RunFlags& flags, const std::atomic<bool>&
 // One for each device that captions clips.
 std::vector<Context> contexts_of(const RunFlags& flags, const Globals& globals,
                                  const config::Preset& preset, const Machine& machine) {
-  std::vector<Context> contexts =
-      config::run_contexts(preset, machine, globals.context().cpu_tier);
+  std::vector<Context> contexts = config::run_contexts(preset, machine, globals.context().cpu_tier);
   if (flags.output.is_streamed) contexts.resize(1);  // a single clip
   return contexts;
 }
@@ -320,7 +320,7 @@ int run(const RunFlags& flags, const Globals& globals) {
   options.trust_times = flags.trust_times;
   options.prompts = with_default(std::move(prompts), *model);
   options.examples = std::move(examples);
-  require_possible(preset, *model, options, inputs);
+  require_possible(preset, *model, draft.get(), options, inputs);
   const records::Manifest manifest = make_manifest(preset, *model, model_hash, options);
   if (flags.is_dry) {
     return dry_run({.preset = preset,

@@ -98,10 +98,13 @@ void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
 }
 
 void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
+                           model::CaptionModel* draft,
                            const std::vector<model::Conversation>& prompts,
                            std::int64_t kv_cache_bytes) {
-  const std::int64_t page_bytes = kv_page_bytes(preset, model.decoder().spec());
-  const std::int64_t num_pages = kv_cache_bytes / page_bytes;
+  const std::int64_t own_page_bytes = kv_page_bytes(preset, model.decoder().spec());
+  const std::int64_t num_pages = kv_cache_bytes / own_page_bytes;
+  const std::int64_t page_bytes =
+      own_page_bytes + (draft == nullptr ? 0 : kv_page_bytes(preset, draft->decoder().spec()));
   for (const model::Conversation& prompt : prompts) {
     const ClipTokens tokens = count_tokens(preset, model, prompt);
     const std::int64_t needed = pages_of(preset, tokens);
@@ -110,15 +113,17 @@ void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
     const std::string beams = preset.generation.num_beams > 1
                                   ? " in " + std::to_string(preset.generation.num_beams) + " beams"
                                   : "";
-    throw Error(is_given ? ErrorCode::kUsage : ErrorCode::kOutOfMemory,
-                (is_given ? "--kv-cache-bytes " + exact_bytes(kv_cache_bytes) + " holds "
-                          : "the " + format_bytes(kv_cache_bytes) + " left for KV pages hold ") +
-                    counted(num_pages, "KV page") + " of " + std::to_string(kv::kPageTokens) +
-                    " tokens; " + describe(tokens) + beams + " need " + std::to_string(needed) +
-                    "; " + advise_on_lead(tokens) +
-                    (is_given ? "raise it to at least " + exact_bytes(needed * page_bytes)
-                              : std::string("raise --memory-utilization")) +
-                    ", or lower --frames or --max-new-tokens");
+    throw Error(
+        is_given ? ErrorCode::kUsage : ErrorCode::kOutOfMemory,
+        (is_given ? "--kv-cache-bytes " + exact_bytes(preset.engine.kv_cache_bytes) + " holds "
+                  : "the " + format_bytes(num_pages * page_bytes) + " left for KV pages hold ") +
+            counted(num_pages, "KV page") + " of " + std::to_string(kv::kPageTokens) +
+            (draft == nullptr ? " tokens; " : " tokens of model and draft model; ") +
+            describe(tokens) + beams + " need " + std::to_string(needed) + "; " +
+            advise_on_lead(tokens) +
+            (is_given ? "raise it to at least " + exact_bytes(needed * page_bytes)
+                      : std::string("raise --memory-utilization")) +
+            ", or lower --frames or --max-new-tokens");
   }
 }
 

@@ -64,11 +64,13 @@ std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Pr
 void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
                              const std::vector<model::Conversation>& prompts);
 
-// Throws when the KV pages of `kv_cache_bytes` (plan_kv_cache_bytes()) cannot hold one clip with a
-// caption of max_new_tokens, so that every clip would fail; frames are counted as above. If the
-// preset sets the size, Error(kUsage) names --kv-cache-bytes and the smallest sufficient value;
-// otherwise Error(kOutOfMemory) lists remedies.
+// Throws when the KV pages of `kv_cache_bytes` (config::kv_cache_bytes(), which leaves out those of
+// the draft model) cannot hold one clip with a caption of max_new_tokens, so that every clip would
+// fail; frames are counted as above. If the preset sets the size, Error(kUsage) names
+// --kv-cache-bytes and the smallest sufficient value; otherwise Error(kOutOfMemory) lists remedies.
+// `draft` is the draft model, which has as many pages, or null.
 void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
+                           model::CaptionModel* draft,
                            const std::vector<model::Conversation>& prompts,
                            std::int64_t kv_cache_bytes);
 

@@ -153,6 +153,12 @@ TEST_SUITE("app/input_flags") {
         // The beams share eight full pages of the prompt.
         {{"--kv-cache-bytes", "1K", "--num-beams", "2"}, "in 2 beams need 26; "},
         {{"--kv-cache-bytes", "1K", "--dry-run"}, "--kv-cache-bytes 1KiB holds 0 KV pages"},
+        // A draft model of the same shape has as many pages of the same size.
+        {{"--kv-cache-bytes", "1087KiB", "--drafts", "model", "--draft-model",
+          std::string(CAPTION_SOURCE_DIR) + "/samples/demo-model"},
+         "--kv-cache-bytes 1087KiB holds 16 KV pages of 16 tokens of model and draft model; 8 "
+         "frames (128 vision tokens), 13 prompt tokens and 128 new tokens need 17; raise it to at "
+         "least 1088KiB, or"},
     };
     for (const Case& c : cases) {
       CAPTURE(c.message);

@@ -379,6 +379,10 @@ TEST_SUITE("app/bench") {
         {"bench", "--shape", "demo", "--price", "drafts", "--draft-model", "x", "--drafts",
          "model"},
         {"bench", "--shape", "demo", "--price", "drafts", "--drafts", "model"},
+        {"bench", "--shape", "demo", "--price", "drafts", "--num-beams", "2"},
+        {"bench", "--shape", "demo", "--price", "drafts", "--max-num-seqs", "4"},
+        {"bench", "--shape", "demo", "--price", "drafts", "--output-tokens", "3"},
+        {"bench", "--shape", "demo", "--model", "samples/demo-model"},
         {"plan", "--model", "qwen3-vl-2b", "--max-pixels", "4095"},
         {"plan", "--model", "demo", "--max-pixels", "4096"},
     };
