@@ -352,8 +352,8 @@ TEST_SUITE("app/fault") {
              {"mmap", kAll},
              {"fsync", kAll},
              {"rename", kAll},
-             {"read", 60},
-             {"malloc", 150}});
+             {"read", 40},
+             {"malloc", 80}});
   }
 
   TEST_CASE("run with a cache folder that holds all") {
@@ -363,7 +363,7 @@ TEST_SUITE("app/fault") {
         run_arguments({"-o", "c.jsonl", "--kv-cache-dir", cache});
     CHECK(run_cli_in({.folder = folder.path()}, arguments).exit_code == 0);
     try_all({"run from the cache", arguments, "c.jsonl"},
-            {{"thread", kAll}, {"open", 40}, {"read", 60}, {"malloc", 50}});
+            {{"thread", kAll}, {"open", 40}, {"read", 30}, {"malloc", 30}});
   }
 
   TEST_CASE("run without a cache folder") {
