@@ -57,7 +57,7 @@ constexpr std::array kWorkloadOptions = {
                    "workloads, videos, towers, --loading and --price"},
 };
 
-constexpr std::int64_t kLeastDraftedTokens = 4;  // of bench_drafts()
+constexpr std::int64_t kLeastDraftedTokens = 4;  // bench_drafts() needs as many
 
 // What is measured, and its name.
 std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_decoder) {

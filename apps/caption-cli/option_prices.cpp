@@ -12,7 +12,7 @@
 namespace caption::cli {
 namespace {
 
-// Of the vision tokens of all clips, which are made before the engine begins.
+// The queue holds the vision tokens of all clips, which are made before the engine begins.
 constexpr std::int64_t kQueueBytes = 1LL << 30;
 
 struct PricedOptions {

@@ -45,7 +45,7 @@ struct Tiling {
   std::int64_t tiles = 0;
   std::int64_t heads = 1;
   std::int64_t items = 0;
-  std::int64_t operations = 0;  // of an item, about
+  std::int64_t operations = 0;  // an estimate for one item
 };
 
 // The arguments of one call of paged_attention().

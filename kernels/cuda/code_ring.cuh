@@ -194,7 +194,7 @@ inline Grid code_grid(const CodeParams& params, int block_rows) {
 // is that of PackedCodes, `blocks` is not kFewRows.
 void multiply_code_tiles(Stream& stream, const CodeParams& params, CodeKind kind, DType dtype,
                          CodeBlocks blocks);
-// By forms of kInt8A8 and kInt4A8. `dtype` is that of PackedCodes: f16 before sm_80.
+// Multiplies by forms of kInt8A8 and kInt4A8. `dtype` is that of PackedCodes: f16 before sm_80.
 void multiply_integers(Stream& stream, const CodeParams& params, CodeKind kind, DType dtype);
 // The same with the same bits, for any number of rows. `blocks` is not kFewRows.
 void multiply_integer_tiles(Stream& stream, const CodeParams& params, CodeKind kind, DType dtype,

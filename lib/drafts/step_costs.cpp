@@ -10,7 +10,7 @@ namespace {
 constexpr double kWeightOfNew = 0.125;  // of a new time in the mean of its class
 constexpr double kMostOutlier = 2.0;    // a time counts as at most so many means
 constexpr double kMostTrust = 8;        // observations
-constexpr double kFirstTimes = 4;       // of these the least counts
+constexpr double kFirstTimes = 4;       // the least of so many first times counts
 constexpr double kSimilar = 1.5;        // sizes within this factor are similar
 constexpr double kHalfTrust = 0.5;      // observations for which a mean counts one half
 
@@ -22,7 +22,7 @@ std::size_t StepCosts::class_of(std::int64_t num_tokens) {
   constexpr double kThreeQuarters = 1.681792830507429;  // 2^0.75
   constexpr std::int64_t kExact = 16;
   constexpr std::size_t kLastExact = kExact - 1;
-  constexpr std::size_t kHalfOctaves = 8;  // of kExact
+  constexpr std::size_t kHalfOctaves = 8;  // the classes up to kExact, in half octaves
   if (num_tokens <= kExact) {
     return static_cast<std::size_t>(std::max<std::int64_t>(num_tokens, 1)) - 1;
   }

@@ -110,7 +110,7 @@ struct EngineStats {
   std::int64_t accepted_tokens = 0;  // drafts that were right; part of decode_tokens
   std::int64_t preemptions = 0;
   std::int64_t busy_us = 0;  // time inside step()
-  // Of the steps that computed no prompts: their time, and the tokens that they gave.
+  // Steps that computed no prompts took this time and gave these tokens.
   std::int64_t decode_steps_us = 0;
   std::int64_t decode_steps_tokens = 0;
   double mean_batch = 0;     // sequences per step

@@ -128,7 +128,7 @@ class Region {
   static constexpr std::size_t kWordBytes = 4;
   using Cells = std::array<Cell, kWordBytes>;
   struct Word {
-    Cell cell;              // of all its bytes
+    Cell cell;              // stands for all bytes of the word
     std::int32_t own = -1;  // where its bytes have cells of their own: their index in own_cells_
   };
 
