@@ -58,6 +58,7 @@ function(caption_test name)
     PRIVATE CAPTION_SOURCE_DIR="${PROJECT_SOURCE_DIR}" CAPTION_TEST_TMP="${CMAKE_CURRENT_BINARY_DIR}")
   caption_use_precompiled(${target} caption_test_headers)
   caption_source_tree_resources(${target})
+  caption_unity(${target})
   add_test(NAME ${name} COMMAND ${target})
   # The test, and itself on another device, write the same files.
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600

@@ -96,24 +96,23 @@ TEST_SUITE("app/calibrate") {
       REQUIRE(run_cli(with_one_clip(whole)).exit_code == 0);
       const Files expected = files_of(whole);
       int num_ended = 0;
-      for (const int signal : {SIGKILL, SIGINT}) {
-        for (const std::size_t wanted : {std::size_t{1}, std::size_t{2}}) {
-          CAPTURE(signal);
-          CAPTURE(wanted);
-          const fs::path output = folder.path() / "part";
-          fs::remove_all(output);
-          const pid_t child = start_cli(with_one_clip(output), folder.path() / "stderr");
-          for (int i = 0; i < 600'000 && count_layers(output) < wanted; ++i) {
-            if (fs::exists(output / "config.json")) break;  // a fast machine was first
-            std::this_thread::sleep_for(std::chrono::microseconds(100));
-          }
-          ::kill(child, signal);
-          const int code = wait_for(child);
-          CHECK((code == 0 || code == (signal == SIGKILL ? 128 + SIGKILL : 130)));
-          if (code != 0) ++num_ended;
-          CHECK(run_cli(with_one_clip(output)).exit_code == 0);
-          CHECK(files_of(output) == expected);
+      constexpr std::pair<int, std::size_t> kEndings[] = {{SIGKILL, 1}, {SIGINT, 2}};
+      for (const auto& [signal, wanted] : kEndings) {  // sent when so many layers are written
+        CAPTURE(signal);
+        CAPTURE(wanted);
+        const fs::path output = folder.path() / "part";
+        fs::remove_all(output);
+        const pid_t child = start_cli(with_one_clip(output), folder.path() / "stderr");
+        for (int i = 0; i < 600'000 && count_layers(output) < wanted; ++i) {
+          if (fs::exists(output / "config.json")) break;  // a fast machine was first
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
         }
+        ::kill(child, signal);
+        const int code = wait_for(child);
+        CHECK((code == 0 || code == (signal == SIGKILL ? 128 + SIGKILL : 130)));
+        if (code != 0) ++num_ended;
+        CHECK(run_cli(with_one_clip(output)).exit_code == 0);
+        CHECK(files_of(output) == expected);
       }
       CHECK(num_ended > 0);
     }

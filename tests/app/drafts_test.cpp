@@ -95,8 +95,9 @@ TEST_SUITE("app/drafts") {
         make_preset(folder.path() / "text.yaml", "  draft_video: false\n  num_draft_tokens: 3\n");
     const std::vector<Arguments> generations = {
         {"--frames", "2", "--max-num-seqs", "1"},
-        {"--frames", "2", "--batching", "static", "--stop", "\xEB\x8B\xA4."},
-        {"--frames", "2", "--temperature", "0.9", "--seed", "7", "--repetition-penalty", "1.1"}};
+        {"--frames", "2", "--limit", "6", "--batching", "static", "--stop", "\xEB\x8B\xA4."},
+        {"--frames", "2", "--limit", "6", "--temperature", "0.9", "--seed", "7",
+         "--repetition-penalty", "1.1"}};
     const std::vector<Arguments> drafts = {
         {"--preset", forced, "--draft-model", demo_model().string()},
         {"--preset", forced, "--draft-model", small},
@@ -104,7 +105,7 @@ TEST_SUITE("app/drafts") {
         {"--drafts", "archive", "--draft-model", small}};
     for (const Arguments& generation : generations) {
       const auto expected = captions_of(caption(generation).out);
-      CHECK(expected.size() == sample_videos().size());
+      CHECK(expected.size() >= 6);
       for (const Arguments& draft : drafts) {
         CAPTURE(draft);
         Arguments options = generation;
@@ -217,15 +218,15 @@ TEST_SUITE("app/drafts") {
   TEST_CASE("captions with drafts are those without, greedy and drawn") {
     const std::vector<Arguments> generations = {
         {"--frames", "2", "--max-num-seqs", "1"},
-        {"--frames", "2", "--temperature", "0.9", "--seed", "7", "--repetition-penalty", "1.1",
-         "--no-repeat-ngram-size", "4"}};
+        {"--frames", "2", "--limit", "6", "--temperature", "0.9", "--seed", "7",
+         "--repetition-penalty", "1.1", "--no-repeat-ngram-size", "4"}};
     const std::vector<Arguments> methods = {{"--drafts", "ngram"},
                                             {"--drafts", "archive"},
                                             {"--drafts", "archive", "--batching", "static"},
                                             {"--drafts", "archive", "--draft-from", references()}};
     for (const Arguments& generation : generations) {
       const auto expected = captions_of(caption(generation).out);
-      CHECK(expected.size() == sample_videos().size());
+      CHECK(expected.size() >= 6);
       for (const Arguments& method : methods) {
         CAPTURE(method);
         Arguments options = generation;

@@ -59,12 +59,12 @@ struct Reference {
 };
 
 std::vector<std::string> run_arguments(std::vector<std::string> more,
-                                       const std::string& max_new_tokens = "8") {
+                                       const std::string& max_new_tokens = "4") {
   std::vector<std::string> arguments = {"run",
                                         sample_video("city-000-h264.mp4").string(),
                                         sample_video("mountain-011-av1.mp4").string(),
                                         "--frames",
-                                        "2",
+                                        "1",
                                         "--max-new-tokens",
                                         max_new_tokens};
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -416,7 +416,7 @@ TEST_SUITE("app/fault") {
   }
 
   TEST_CASE("run --overwrite over the output of a run with other settings") {
-    const EarlierRun earlier(run_arguments({"-o", "c.jsonl"}, "4"));
+    const EarlierRun earlier(run_arguments({"-o", "c.jsonl"}, "2"));
     try_all({.name = "run --overwrite",
              .arguments = run_arguments({"-o", "c.jsonl", "--overwrite"}),
              .output = "c.jsonl",
@@ -426,7 +426,7 @@ TEST_SUITE("app/fault") {
   }
 
   TEST_CASE("run --retry, which ends with a compaction") {
-    const EarlierRun earlier(run_arguments({"-o", "c.jsonl"}, "4"));
+    const EarlierRun earlier(run_arguments({"-o", "c.jsonl"}, "2"));
     try_all({.name = "run --retry",
              .arguments = run_arguments({"-o", "c.jsonl", "--retry", "truncated"}),
              .output = "c.jsonl",
@@ -440,8 +440,8 @@ TEST_SUITE("app/fault") {
     const TemporaryFolder clips;
     fs::copy(city, clips.path() / "city.mp4");
     fs::copy(mountain, clips.path() / "mountain.mp4");
-    const std::vector<std::string> flags = {"--frames", "2",  "--max-new-tokens",
-                                            "8",        "-o", "c.jsonl"};
+    const std::vector<std::string> flags = {"--frames", "1",  "--max-new-tokens",
+                                            "4",        "-o", "c.jsonl"};
     std::vector<std::string> before = {"run", (clips.path() / "city.mp4").string(),
                                        (clips.path() / "mountain.mp4").string()};
     before.insert(before.end(), flags.begin(), flags.end());

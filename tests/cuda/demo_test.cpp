@@ -45,7 +45,7 @@ std::vector<std::string> run_on(const char* device, const char* format,
                                         "--kv-dtype",
                                         format,
                                         "--max-new-tokens",
-                                        "16",
+                                        "10",
                                         "--frames",
                                         "2",
                                         sample_video("bridge-006-h264.mp4").string(),
@@ -80,9 +80,9 @@ TEST_CASE("captions that are drawn, with penalties, are those of the CPU, token 
 }
 
 // The arguments that caption two samples of a frame in a few words.
-std::vector<std::string> run_briefly(const std::vector<std::string>& more) {
+std::vector<std::string> run_briefly(const char* device, const std::vector<std::string>& more) {
   std::vector<std::string> arguments = {
-      "run", "--preset",         "cpu",  "--device",         "cuda", "--dtype",
+      "run", "--preset",         "cpu",  "--device",         device, "--dtype",
       "f32", "--kv-dtype",       "f32",  "--max-new-tokens", "3",    "--frames",
       "1",   "--kv-cache-bytes", "2MiB", "--max-num-seqs",   "2"};
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -92,20 +92,21 @@ std::vector<std::string> run_briefly(const std::vector<std::string>& more) {
   return arguments;
 }
 
-TEST_CASE("--devices: the captions of one GPU, whichever makes them, and a plan for all") {
-  const auto on_one = captions(run_briefly({}), kDriverOfTwo);
-  CHECK(on_one.size() == 2);
-  const Finished all = run_cli(run_briefly({"--devices", "all"}), "", kDriverOfTwo);
+TEST_CASE("--devices: the captions of the CPU, whichever GPU makes them, and a plan for all") {
+  const auto on_cpu = captions(run_briefly("cpu", {}));
+  CHECK(on_cpu.size() == 2);
+  const Finished all = run_cli(run_briefly("cuda", {"--devices", "all"}), "", kDriverOfTwo);
   CAPTURE(all.err);
   CHECK(all.exit_code == 0);
   for (const records::Record& record : parse_records(all.out)) {
-    CHECK(record.caption == on_one.at(record.video));
+    CHECK(record.caption == on_cpu.at(record.video));
   }
   CHECK(all.err.find("a copy of the model on each of GPU 0 (Fake H100), GPU 1 (Fake T4); clips go "
                      "to the one that has room") != std::string::npos);
   CHECK(all.err.find("2 clips captioned in ") != std::string::npos);
 
-  const Finished dry = run_cli(run_briefly({"--devices", "all", "--dry-run"}), "", kDriverOfTwo);
+  const Finished dry =
+      run_cli(run_briefly("cuda", {"--devices", "all", "--dry-run"}), "", kDriverOfTwo);
   CHECK(dry.exit_code == 0);
   CHECK(dry.out.find("devices   GPU 0 (Fake H100), GPU 1 (Fake T4)") != std::string::npos);
 
@@ -128,7 +129,7 @@ TEST_CASE("--devices that cannot be are refused in one line") {
   };
   for (const Case& c : kCases) {
     CAPTURE(c.devices);
-    const Finished finished = run_cli(run_briefly({"--devices", c.devices}), "", kDriver);
+    const Finished finished = run_cli(run_briefly("cuda", {"--devices", c.devices}), "", kDriver);
     CAPTURE(finished.err);
     CHECK(finished.exit_code == c.exit_code);
     CHECK(finished.out.empty());
@@ -203,6 +204,8 @@ TEST_CASE("what bench does not measure on a GPU is refused in one line") {
   CHECK(all.err.find("one GPU is measured at a time, and --devices chooses 2") !=
         std::string::npos);
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace caption::test

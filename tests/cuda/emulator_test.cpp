@@ -19,7 +19,7 @@ using namespace caption::testing;
 
 namespace {
 
-constexpr std::uint64_t kSeeds[] = {0, 1, 2, 3, 4, 5, 6, 7};
+constexpr std::uint64_t kOrderSeeds[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 Report report_of(void (*launch)(float* memory), std::uint64_t seed) {
   const DeviceArray<float> memory(std::vector<float>(256, 1.0F));
@@ -41,7 +41,7 @@ TEST_SUITE_BEGIN("cuda/emulator");
 TEST_CASE("a fault is found in every order of threads, and its absence too") {
   for (const KernelPair& pair : kernel_pairs()) {
     CAPTURE(std::string(pair.name));
-    for (const std::uint64_t seed : kSeeds) {
+    for (const std::uint64_t seed : kOrderSeeds) {
       CAPTURE(seed);
       const Report faulty = report_of(pair.launch_faulty, seed);
       INFO(faulty.describe_faults());
@@ -124,7 +124,7 @@ TEST_CASE("a product goes through shared memory, ldmatrix and the tensor core to
         for (int k = 0; k < 16; ++k) want[i * 8 + j] += a_of(i, k) * b_of(k, j);
       }
     }
-    for (const std::uint64_t seed : kSeeds) {
+    for (const std::uint64_t seed : kOrderSeeds) {
       const DeviceArray<std::uint16_t> device_a(a);
       const DeviceArray<std::uint16_t> device_b(b);
       const DeviceArray<float> device_c(c);

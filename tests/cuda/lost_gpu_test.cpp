@@ -117,3 +117,5 @@ TEST_CASE("whenever the GPU is lost, the engine ends with an error and what was 
     check_losses(options_with_host_pages(num_host_pages));
   }
 }
+
+TEST_SUITE_END();

@@ -54,3 +54,5 @@ TEST_CASE("a grid that no launch can have, and the CPU, are refused") {
   Tensor host(DType::kF32, {kPeakThreads});
   CHECK_THROWS_AS(run_multiply_adds(on_cpu, PeakArithmetic::kF32, 1, host.view()), caption::Error);
 }
+
+TEST_SUITE_END();

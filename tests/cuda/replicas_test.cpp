@@ -155,4 +155,6 @@ TEST_CASE("when one of two GPUs is lost, every clip has its caption, and only on
   cuda_emulator::lose_device_at(-1, 1);
 }
 
+TEST_SUITE_END();
+
 }  // namespace caption

@@ -247,3 +247,5 @@ TEST_CASE("a stream's scratch memory grows and stays") {
   CHECK(stream.scratch(500) == first);
   CHECK(stream.scratch(2000) != first);
 }
+
+TEST_SUITE_END();

@@ -12,13 +12,13 @@
 namespace caption::eval {
 namespace {
 
-struct Corpus {
+struct GoldenCorpus {
   std::vector<std::vector<WordIds>> references;
   std::vector<WordIds> hypotheses;
 };
 
-Corpus read(const std::vector<JsonObject>& segments) {
-  Corpus corpus;
+GoldenCorpus read(const std::vector<JsonObject>& segments) {
+  GoldenCorpus corpus;
   WordTable words;
   for (const JsonObject& segment : segments) {
     std::vector<WordIds> references;
@@ -46,7 +46,7 @@ TEST_SUITE("eval/ngram_metrics") {
   TEST_CASE("BLEU-4, ROUGE-L and CIDEr-D equal pycocoevalcap") {
     const JsonObject file = golden("coco.json");
     const std::vector<JsonObject> segments = file.get_objects("segments");
-    const Corpus corpus = read(segments);
+    const GoldenCorpus corpus = read(segments);
     const CiderD cider(corpus.references);
     BleuStatistics bleu_sums;
     double rouge_sum = 0, cider_sum = 0;

@@ -56,7 +56,7 @@ TEST_SUITE("weights/gguf_config") {
   TEST_CASE("configurations are those of the checkpoints") {
     for (const char* const name : kTextCases) {
       CAPTURE(std::string(name));
-      const std::string json = gguf_text_config(GgufFile::open(kGoldens / name / "text.gguf"));
+      const std::string json = gguf_text_config(GgufFile::open(kGgufModels / name / "text.gguf"));
       CAPTURE(json);
       check_members(*expected_of(name).get_object("config"),
                     JsonObject::parse(json, "config.json", ErrorCode::kBadModel));
@@ -64,8 +64,8 @@ TEST_SUITE("weights/gguf_config") {
     for (const char* const name : kCaptioners) {
       CAPTURE(std::string(name));
       const std::string json =
-          gguf_captioner_config(GgufFile::open(kGoldens / name / "text.gguf"),
-                                GgufFile::open(kGoldens / name / "mmproj.gguf"));
+          gguf_captioner_config(GgufFile::open(kGgufModels / name / "text.gguf"),
+                                GgufFile::open(kGgufModels / name / "mmproj.gguf"));
       CAPTURE(json);
       check_members(*expected_of(name).get_object("config"),
                     JsonObject::parse(json, "config.json", ErrorCode::kBadModel));
@@ -163,8 +163,8 @@ TEST_SUITE("weights/gguf_config") {
   }
 
   TEST_CASE("mutated files give a configuration or an error, and never crash") {
-    const std::string text = read_text_file(kGoldens / "qwen3_vl" / "text.gguf");
-    const std::string tower = read_text_file(kGoldens / "qwen3_vl" / "mmproj.gguf");
+    const std::string text = read_text_file(kGgufModels / "qwen3_vl" / "text.gguf");
+    const std::string tower = read_text_file(kGgufModels / "qwen3_vl" / "mmproj.gguf");
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "gguf_mutated";
     fs::create_directories(folder);
     std::mt19937 rng(15);
@@ -181,7 +181,7 @@ TEST_SUITE("weights/gguf_config") {
         const auto file = std::make_shared<const GgufFile>(GgufFile::open(mutated));
         const GgufSource source(file, "model.language_model.");
         const GgufFile other =
-            GgufFile::open(kGoldens / "qwen3_vl" / (round % 2 == 0 ? "mmproj.gguf" : "text.gguf"));
+            GgufFile::open(kGgufModels / "qwen3_vl" / (round % 2 == 0 ? "mmproj.gguf" : "text.gguf"));
         const bool is_text = round % 2 == 0;
         gguf_captioner_config(is_text ? *file : other, is_text ? other : *file);
         if (!is_text) gguf_preprocessor_config(*file);
@@ -199,15 +199,15 @@ TEST_SUITE("weights/gguf_config") {
   TEST_CASE("a tower of another model is refused") {
     const auto captioner = [](const char* text, const char* tower) {
       return refusal(ErrorCode::kBadModel, [&] {
-        gguf_captioner_config(GgufFile::open(kGoldens / text / "text.gguf"),
-                              GgufFile::open(kGoldens / tower / "mmproj.gguf"));
+        gguf_captioner_config(GgufFile::open(kGgufModels / text / "text.gguf"),
+                              GgufFile::open(kGgufModels / tower / "mmproj.gguf"));
       });
     };
     check_contains(captioner("qwen2_5_vl", "qwen3_vl"), "is the tower of another model");
     check_contains(captioner("qwen3_vl", "qwen2_5_vl"), "is the tower of another model");
     check_contains(refusal(ErrorCode::kBadModel,
                            [] {
-                             const GgufFile text = GgufFile::open(kGoldens / "llama" / "text.gguf");
+                             const GgufFile text = GgufFile::open(kGgufModels / "llama" / "text.gguf");
                              gguf_captioner_config(text, text);
                            }),
                    "expected clip, a vision tower with its projector");

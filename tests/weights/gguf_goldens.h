@@ -15,12 +15,12 @@ namespace caption::weights {
 
 namespace fs = std::filesystem;
 
-inline const fs::path kGoldens = CAPTION_SOURCE_DIR "/tests/golden/gguf_models";
+inline const fs::path kGgufModels = CAPTION_SOURCE_DIR "/tests/golden/gguf_models";
 inline constexpr const char* kTextCases[] = {"llama", "mistral", "qwen2", "qwen3"};
 inline constexpr const char* kCaptioners[] = {"qwen2_5_vl", "qwen3_vl", "internvl"};
 
 inline JsonObject expected_of(const std::string& name) {
-  return JsonObject::open(kGoldens / name / "expected.json", ErrorCode::kBadModel);
+  return JsonObject::open(kGgufModels / name / "expected.json", ErrorCode::kBadModel);
 }
 
 inline fs::path written(const std::string& name, const GgufBytes& file) {

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 GgufSource open_source(const std::string& name, const char* file, const char* prefix) {
-  return GgufSource(GgufFile::open(kGoldens / name / file), prefix);
+  return GgufSource(GgufFile::open(kGgufModels / name / file), prefix);
 }
 
 std::vector<float> values_of(const ConstView& view) {
@@ -83,7 +83,7 @@ TEST_SUITE("weights/gguf_source") {
       CHECK(source.shape("model.embed_tokens.weight") == Shape{24, 32});
       CHECK(!source.shape("model.none"));
       CHECK(source.content_hash({}) ==
-            GgufFile::open(kGoldens / name / "text.gguf").content_hash());
+            GgufFile::open(kGgufModels / name / "text.gguf").content_hash());
       CHECK(!source.find_changed_file());
     }
   }
@@ -131,7 +131,7 @@ TEST_SUITE("weights/gguf_source") {
 
   TEST_CASE("two files are one source") {
     const auto part = [](const char* file, const char* prefix) {
-      return std::make_unique<GgufSource>(GgufFile::open(kGoldens / "qwen3_vl" / file), prefix);
+      return std::make_unique<GgufSource>(GgufFile::open(kGgufModels / "qwen3_vl" / file), prefix);
     };
     const auto joined = [](std::unique_ptr<Source> first, std::unique_ptr<Source> second) {
       std::vector<std::unique_ptr<Source>> sources;

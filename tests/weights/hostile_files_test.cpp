@@ -122,8 +122,8 @@ TEST_SUITE("weights/hostile_files") {
   }
 
   TEST_CASE("no file has more layers than tensors") {
-    const std::string text = testing::read_whole_file(kGoldens / "qwen2_5_vl/text.gguf");
-    const std::string tower = testing::read_whole_file(kGoldens / "qwen2_5_vl/mmproj.gguf");
+    const std::string text = testing::read_whole_file(kGgufModels / "qwen2_5_vl/text.gguf");
+    const std::string tower = testing::read_whole_file(kGgufModels / "qwen2_5_vl/mmproj.gguf");
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "hostile_gguf";
     fs::create_directories(folder);
     const auto config_of = [&](const std::string& text_bytes, const std::string& tower_bytes) {
