@@ -35,13 +35,14 @@ function(caption_source_tree_resources target)
     CONTENT "${PROJECT_SOURCE_DIR}\n")
 endfunction()
 
-# caption_test(kv SOURCES page_pool_test.cpp DEPS kv [LABELS fast]) makes the executable
-# caption_kv_test from tests/kv and registers each of its test cases with ctest.
+# caption_test(kv SOURCES page_pool_test.cpp DEPS kv [LABELS fast] [ALONE file.cpp...]) makes the
+# executable caption_kv_test from tests/kv, and runs it under the name kv. Sources that replace
+# operator new are ALONE: in the code of a batch the compiler would see its new beside our free.
 function(caption_test name)
   if(NOT CAPTION_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;LABELS;ALONE" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
   endif()
@@ -58,7 +59,7 @@ function(caption_test name)
     PRIVATE CAPTION_SOURCE_DIR="${PROJECT_SOURCE_DIR}" CAPTION_TEST_TMP="${CMAKE_CURRENT_BINARY_DIR}")
   caption_use_precompiled(${target} caption_test_headers)
   caption_source_tree_resources(${target})
-  caption_unity(${target})
+  caption_unity(${target} ALONE ${ARG_ALONE})
   add_test(NAME ${name} COMMAND ${target})
   # The test, and itself on another device, write the same files.
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600
