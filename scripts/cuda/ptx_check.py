@@ -3,19 +3,22 @@
 with the emulator's.
 
     scripts/cuda/ptx_check.py --tests build/auto/tests/cuda/caption_cuda_test
-    scripts/cuda/ptx_check.py --dumps FOLDER [--kernel TEXT] [--architectures 75,80,90] [NAME.cu ...]
+    scripts/cuda/ptx_check.py --dumps FOLDER [--kernel TEXT] [--architectures 75,80,90] [--most N] [NAME.cu ...]
 
 --tests runs the program, whose emulator writes launches to a folder (tests/support/cuda/launch_dump.h);
 --dumps takes what is there. Each kernel's PTX is interpreted on the same parameters and memory
 (ptx_machine.py). A launch with the sums of Hopper's tensor cores is run as sm_90 alone, one with those of
-Ampere's as the others; a kernel without tensor cores, or with integers alone, as all. A kernel that ends in a trap on an
-architecture is left out there. The PTX of sm_80, 86 and 89 differs in its name only.
-Needs nvcc, c++filt, python3 with numpy. Exits with 1 when a byte differs, when PTX is not understood or
+Ampere's as the others, and as sm_90 where its kernel has no launch of Hopper's: the interpreter sums as the
+emulator did. A kernel without tensor cores, or with integers alone, is run as all. A kernel that ends in a trap on
+an architecture is left out there. The PTX of sm_80, 86 and 89 differs in its name only.
+--most takes N launches of each kernel and architecture, spread evenly from the smallest to the largest, and says
+how many are left out. Needs nvcc, c++filt, python3 with numpy. Exits with 1 when a byte differs, when PTX is not understood or
 when no launch of a kernel was written; with 77 when nvcc or numpy is missing.
 """
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -34,6 +37,8 @@ ARCHITECTURES = "75,80,90"
 class Result:
     """What was found of a kernel."""
     launches: int = 0
+    found: set = field(default_factory=set)   # folders of launches
+    chosen: set = field(default_factory=set)  # of these, the sample's
     bytes: int = 0
     steps: int = 0
     architectures: set = field(default_factory=set)
@@ -87,19 +92,31 @@ def run_launch(kernel, folder: Path, launch: dict, result: Result, architecture:
     result.architectures.add(architecture)
 
 
-def fits(kernel, launch: dict, architecture: str) -> bool:
-    """Whether the launch's tensor-core arithmetic is the architecture's; that of integers is every one's."""
+def launches_for(kernel, folders: list[Path], architecture: str) -> list[tuple[Path, dict]]:
+    """The launches whose tensor-core arithmetic the architecture has; that of integers is every one's."""
+    launches = [(folder, json.loads((folder / "launch.json").read_text(encoding="utf-8")))
+                for folder in folders]
     if all(instruction.type == "s32" for instruction in kernel.code if instruction.name == "mma"):
-        return True
-    return launch["sums"] == ("hopper" if int(architecture) >= 90 else "ampere")
+        return launches
+    of_ampere, of_hopper = ([one for one in launches if one[1]["sums"] == sums]
+                            for sums in ("ampere", "hopper"))
+    return of_hopper or of_ampere if int(architecture) >= 90 else of_ampere
+
+
+def choose(launches: list[tuple[Path, dict]], most: int | None) -> list[tuple[Path, dict]]:
+    """`most` of the launches, evenly spread from the one with the fewest threads to the one with the most."""
+    if most is None or len(launches) <= most:
+        return launches
+    by_threads = sorted(launches, key=lambda one: one[1]["threads"] * math.prod(one[1]["grid"]))
+    return [by_threads[i * (len(by_threads) - 1) // max(most - 1, 1)] for i in range(most)]
 
 
 def text_of(kernel) -> str:
     return "\n".join(instruction.text.replace(kernel.name, "") for instruction in kernel.code)
 
 
-def check_file(nvcc: str, source: Path, architectures: list[str],
-               dumps: dict) -> dict[str, Result]:
+def check_file(nvcc: str, source: Path, architectures: list[str], dumps: dict,
+               most: int | None) -> dict[str, Result]:
     """Compiles one file and runs its launches. Raises RuntimeError when nvcc fails."""
     from ptx import read_module
     results: dict[str, Result] = {}
@@ -113,10 +130,11 @@ def check_file(nvcc: str, source: Path, architectures: list[str],
             if kernel.has("trap"):
                 result.traps.add(architecture)
                 continue
-            for folder in dumps.get((source.name, name), []):
-                launch = json.loads((folder / "launch.json").read_text(encoding="utf-8"))
-                if not fits(kernel, launch, architecture):
-                    continue
+            launches = launches_for(kernel, dumps.get((source.name, name), []), architecture)
+            chosen = choose(launches, most)
+            result.found |= {folder for folder, _ in launches}
+            result.chosen |= {folder for folder, _ in chosen}
+            for folder, launch in chosen:
                 key = (text_of(kernel), folder)
                 if key in seen:
                     result.architectures.add(architecture)
@@ -134,7 +152,9 @@ def print_results(source: Path, results: dict[str, Result]) -> int:
         if not result.launches and not lines:
             lines = ["no test launches it with little memory"]
         trapped = f"; traps on sm_{', '.join(sorted(result.traps))}" if result.traps else ""
-        print(f"{source.name}: {name}: {result.launches} launches, {result.bytes} bytes, "
+        left_out = len(result.found - result.chosen)
+        sample = f" (a sample: {left_out} are left out)" if left_out else ""
+        print(f"{source.name}: {name}: {result.launches} launches{sample}, {result.bytes} bytes, "
               f"{result.steps} steps, sm_{', '.join(sorted(result.architectures))}{trapped}")
         for line in lines:
             print(f"kernels/cuda/{source.name}: {name}: {line}")
@@ -155,7 +175,7 @@ def check(nvcc: str, dumps: dict, arguments: argparse.Namespace) -> int:
     breaches = total = 0
     with ThreadPoolExecutor(2) as pool:
         for source, results in zip(sources, pool.map(
-                lambda source: check_file(nvcc, source, architectures, chosen), sources)):
+                lambda source: check_file(nvcc, source, architectures, chosen, arguments.most), sources)):
             results = {name: result for name, result in results.items() if kernel in name}
             breaches += print_results(source, results)
             total += sum(result.launches for result in results.values())
@@ -172,6 +192,7 @@ def main() -> int:
     parser.add_argument("--dumps")
     parser.add_argument("--kernel", default="")
     parser.add_argument("--architectures", default=ARCHITECTURES)
+    parser.add_argument("--most", type=int, metavar="N")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     nvcc = find_nvcc(arguments.nvcc)
@@ -183,6 +204,8 @@ def main() -> int:
     except ImportError:
         print(f"ptx_check: skipped: {sys.executable} has no numpy")
         return 77
+    if arguments.most is not None and arguments.most < 1:
+        parser.error("--most: at least 1")
     if (arguments.tests is None) == (arguments.dumps is None):
         parser.error("one of --tests and --dumps is needed")
     if arguments.dumps:
