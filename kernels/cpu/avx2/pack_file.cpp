@@ -203,6 +203,7 @@ bool over_blocks(const PanelBlocksArgs& args, std::int64_t block_bytes, std::int
 void pack_halves_of_bytes(const std::uint8_t* const* rows, std::int64_t at, std::uint8_t* to) {
   constexpr std::int64_t kHalfTo = 8 * kPairBytes;
   const StepWords words(rows, at);
+  __m256i odd[kQuarterWords][2];
   // Two bytes of a feature are a pair of columns: halves of words are gathered.
   const __m256i order = _mm256_broadcastsi128_si256(
       _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
@@ -213,10 +214,14 @@ void pack_halves_of_bytes(const std::uint8_t* const* rows, std::int64_t at, std:
     const __m256i even_b = _mm256_shuffle_epi8(bd.even, order);
     const __m256i odd_a = _mm256_shuffle_epi8(ac.odd, order);
     const __m256i odd_b = _mm256_shuffle_epi8(bd.odd, order);
-    std::uint8_t* const line = to + i * kLineBytes;
-    store_line(line, _mm256_unpacklo_epi64(even_a, even_b), _mm256_unpackhi_epi64(even_a, even_b));
-    store_line(line + kHalfTo, _mm256_unpacklo_epi64(odd_a, odd_b),
-               _mm256_unpackhi_epi64(odd_a, odd_b));
+    store_line(to + i * kLineBytes, _mm256_unpacklo_epi64(even_a, even_b),
+               _mm256_unpackhi_epi64(even_a, even_b));
+    odd[i][0] = _mm256_unpacklo_epi64(odd_a, odd_b);
+    odd[i][1] = _mm256_unpackhi_epi64(odd_a, odd_b);
+  }
+  // Lines are written as they lie in memory.
+  for (int i = 0; i < kQuarterWords; ++i) {
+    store_line(to + kHalfTo + i * kLineBytes, odd[i][0], odd[i][1]);
   }
 }
 
