@@ -1,9 +1,11 @@
 // bench/loading_bench.h: measures how fast a model is loaded, beside how fast its files are read.
 //
 // A pass reads the files from the page cache, in pieces that stay in the processor's caches; copies
-// them into fresh memory; and opens the model. Passes are interleaved, and medians count. The same,
-// three times at most, from the disk, after the system was asked to drop the files from the page
-// cache (POSIX_FADV_DONTNEED): where it does not, the rates are those of the page cache.
+// them into fresh memory; and opens the model. Memory is touched and freed before each of the last
+// two, so that neither waits for what the host of a virtual machine has taken back. Passes are
+// interleaved, and medians count. The same, three times at most, from the disk, after the system
+// was asked to drop the files from the page cache (POSIX_FADV_DONTNEED): where it does not, the
+// rates are those of the page cache.
 #pragma once
 
 #include <cstdint>

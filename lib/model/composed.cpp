@@ -201,12 +201,10 @@ std::unique_ptr<CaptionModel> open_composed(const Context& context, const Compos
       tower, vision.class_tokens > 0 ? llava_next_video_preprocessing() : siglip_preprocessing());
   ComposedSources files = rename_tensors(
       {tower.open_weights(), projector.open_weights(), llm.open_weights()}, source.tensor_names);
-  const Blueprint blueprint =
-      make_blueprint(vision, text.spec, source, files[kProjectorSource].get());
+  Blueprint blueprint = make_blueprint(vision, text.spec, source, files[kProjectorSource].get());
   std::vector<std::unique_ptr<weights::Source>> sources;
   for (std::unique_ptr<weights::Source>& file : files) sources.push_back(std::move(file));
-  place_parts(parts, blueprint, std::move(sources), format);
-  read_text_files(llm, text, parts);
+  place_hub_parts(llm, text, {std::move(blueprint), std::move(sources), format}, parts);
   return std::make_unique<Composed>(std::move(parts), std::move(prompt));
 }
 

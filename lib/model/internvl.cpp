@@ -254,8 +254,7 @@ std::unique_ptr<CaptionModel> open_parts(const ModelFolder& folder, const JsonOb
   sources.push_back(folder.open_weights());
   tie_missing_head(config, *sources.front(), found.text);
   parts.preprocess = read_preprocessing(folder, found.vision);
-  place_parts(parts, make_blueprint(found), std::move(sources), format);
-  read_text_files(folder, found.text, parts);
+  place_hub_parts(folder, found.text, {make_blueprint(found), std::move(sources), format}, parts);
   // InternVL3's <video> has the first id that has no row; no prompt contains it.
   if (parts.tokenizer->find_token("<video>") == found.text.spec.vocab) parts.num_unembedded_ids = 1;
   return std::make_unique<InternVl>(std::move(parts));

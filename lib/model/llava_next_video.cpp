@@ -161,8 +161,8 @@ std::unique_ptr<CaptionModel> open_llava(const ModelFolder& folder, const JsonOb
   parts.is_demonstration = config.get_bool("caption_cli_demonstration", false);
   if (parts.is_demonstration) parts.unlike_sentence = config.get_string("caption_cli_unlike", "");
   parts.preprocess = read_preprocess_spec(folder);
-  place_parts(parts, make_blueprint(config, text.spec), std::move(sources), format);
-  read_text_files(folder, text, parts);
+  place_hub_parts(folder, text, {make_blueprint(config, text.spec), std::move(sources), format},
+                  parts);
   const ChatTemplate chat_template = read_chat_template(folder, kVideoToken);
   ChatFormat chat = choose_format(chat_template, text_config, *parts.tokenizer);
   warn_of_other_template(chat_template, chat, std::string(kVideoToken) + chat.after_video);

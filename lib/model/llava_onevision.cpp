@@ -110,8 +110,8 @@ std::unique_ptr<CaptionModel> open_onevision(const ModelFolder& folder, const Js
   sources.push_back(folder.open_weights());
   tie_missing_head(config, *sources.front(), text);
   parts.preprocess = read_preprocess_spec(folder, llava_onevision_preprocessing());
-  place_parts(parts, make_blueprint(config, text.spec), std::move(sources), format);
-  read_text_files(folder, text, parts);
+  place_hub_parts(folder, text, {make_blueprint(config, text.spec), std::move(sources), format},
+                  parts);
   return std::make_unique<LlavaOnevision>(std::move(parts), video_id,
                                           choose_format(read_chat_template(folder, kVideoToken)));
 }

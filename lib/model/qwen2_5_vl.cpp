@@ -159,8 +159,8 @@ std::unique_ptr<CaptionModel> open_qwen2_5_vl(const ModelFolder& folder, const J
   sources.push_back(folder.open_weights());
   tie_missing_head(config, *sources.front(), text);
   parts.preprocess = read_preprocess_spec(folder, qwen2_5_vl_preprocessing(vision));
-  place_parts(parts, make_blueprint(config, vision, text.spec), std::move(sources), format);
-  read_text_files(folder, text, parts);
+  place_hub_parts(folder, text,
+                  {make_blueprint(config, vision, text.spec), std::move(sources), format}, parts);
   warn_of_other_template(read_chat_template(folder, kQwenVideoToken), chat_format(),
                          kQwenVideoText);
   return std::make_unique<Qwen25Vl>(std::move(parts), vision, ids, tokens_per_second);

@@ -154,8 +154,8 @@ std::unique_ptr<CaptionModel> open_qwen3_vl(const ModelFolder& folder, const Jso
   sources.push_back(folder.open_weights());
   tie_missing_head(config, *sources.front(), text);
   parts.preprocess = read_preprocess_spec(folder, qwen3_vl_preprocessing(vision));
-  place_parts(parts, make_blueprint(config, vision, text.spec), std::move(sources), format);
-  read_text_files(folder, text, parts);
+  place_hub_parts(folder, text,
+                  {make_blueprint(config, vision, text.spec), std::move(sources), format}, parts);
   warn_of_other_template(read_chat_template(folder, kQwenVideoToken), chat_format(),
                          kQwenVideoText);
   return std::make_unique<Qwen3Vl>(std::move(parts), vision, ids);

@@ -180,6 +180,7 @@ QuantisedMatrix BlockTensor::borrow_codes(std::int64_t first, std::int64_t count
   const std::int64_t row_bytes = parts_.format.columns / 2;
   QuantisedMatrix matrix = read_scales(first, count);
   matrix.file_codes = {.order = CodeOrder::kRowsOddFirst, .num_rows = count};
+  matrix.file_codes.rows.reserve(static_cast<std::size_t>(count));
   for (std::int64_t n = first; n < first + count; ++n) {
     matrix.file_codes.rows.push_back(parts_.codes.as<std::uint8_t>() + n * row_bytes);
   }
@@ -282,6 +283,7 @@ QuantisedMatrix RowTensor::borrow_codes(std::int64_t first, std::int64_t count) 
   const std::int64_t columns = shape()[1];
   QuantisedMatrix matrix = read_scales(first, count);
   matrix.file_codes = {.is_4_bit = false, .num_rows = count};
+  matrix.file_codes.rows.reserve(static_cast<std::size_t>(count));
   for (std::int64_t n = first; n < first + count; ++n) {
     matrix.file_codes.rows.push_back(parts_.codes.as<std::uint8_t>() + n * columns);
   }

@@ -154,9 +154,8 @@ QuantisedMatrix IntTensor::read_scales(std::int64_t first, std::int64_t rows) co
   const std::int64_t groups = matrix.num_groups();
   matrix.scales = Tensor(DType::kF32, {rows, groups});
   if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {rows, groups});
-  for (std::int64_t n = 0; n < rows; ++n) {
-    parts_.scales.read_row(first + n, matrix.scales.as<float>() + n * groups);
-    if (!has_offsets_) continue;
+  parts_.scales.read_rows(first, rows, matrix.scales.as<float>());
+  for (std::int64_t n = 0; n < rows && has_offsets_; ++n) {
     for (std::int64_t g = 0; g < groups; ++g) {
       const float scale = matrix.scales.as<float>()[n * groups + g];
       matrix.offsets.as<float>()[n * groups + g] =
@@ -173,6 +172,7 @@ QuantisedMatrix IntTensor::borrow_codes(std::int64_t first, std::int64_t count) 
   if (!is_in_order) return read_codes(first, count);
   QuantisedMatrix matrix = read_scales(first, count);
   matrix.file_codes = {.is_4_bit = is_4_bit_, .num_rows = count};
+  matrix.file_codes.rows.reserve(static_cast<std::size_t>(count));
   for (std::int64_t n = 0; n < count; ++n) {
     matrix.file_codes.rows.push_back(parts_.codes.row(first + n));
   }

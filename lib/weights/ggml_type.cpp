@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <string>
 
 #include "base/error.h"
+#include "weights/internal/ggml_blocks.h"
 
 namespace caption::weights {
 namespace {
@@ -55,164 +55,6 @@ constexpr auto kTraits = [] {
   return traits;
 }();
 
-constexpr std::int64_t kMaxBlock = 256;
-
-// The codes of a block with the scale and the offset of each group of them.
-struct Block {
-  std::array<std::int8_t, kMaxBlock> codes;
-  std::array<float, 16> scales;
-  std::array<float, 16> offsets;
-};
-
-float half_at(const std::uint8_t* bytes) {
-  return to_float(F16{static_cast<std::uint16_t>(bytes[0] | bytes[1] << 8)});
-}
-
-// Writes the low and then the high nibbles of `count` bytes.
-void split_nibbles(const std::uint8_t* bytes, std::int64_t count, std::int8_t* codes) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    codes[i] = static_cast<std::int8_t>(bytes[i] & 15);
-    codes[count + i] = static_cast<std::int8_t>(bytes[i] >> 4);
-  }
-}
-
-// Vectors of the compiler, which every instruction set has.
-using Words = std::uint16_t __attribute__((vector_size(16)));
-using Bytes = std::uint8_t __attribute__((vector_size(16)));
-
-// The low and the high nibbles of neighbouring bytes, two to a byte: in the low bytes of words.
-struct NibblePairs {
-  explicit NibblePairs(const std::uint8_t* bytes) {
-    static_assert(std::endian::native == std::endian::little);
-    Words words;
-    std::memcpy(&words, bytes, sizeof(words));
-    low = reinterpret_cast<Bytes>((words & 0x0F) | ((words >> 4) & 0xF0));
-    high = reinterpret_cast<Bytes>(((words >> 4) & 0x0F) | ((words >> 8) & 0xF0));
-  }
-  Bytes low, high;
-};
-
-// Writes the low bytes of the words of `a` and `b`.
-void store_low_bytes(Bytes a, Bytes b, std::uint8_t* to) {
-  const Bytes bytes =
-      __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  std::memcpy(to, &bytes, sizeof(bytes));
-}
-
-// The low nibbles of 16 or 32 bytes are the first codes, the high ones those that follow. Writes
-// the codes two to a byte, the even one in the low half.
-void pair_nibbles_16(const std::uint8_t* bytes, std::uint8_t* to) {
-  const NibblePairs pairs(bytes);
-  store_low_bytes(pairs.low, pairs.high, to);
-}
-void pair_nibbles_32(const std::uint8_t* bytes, std::uint8_t* to) {
-  const NibblePairs first(bytes);
-  const NibblePairs last(bytes + 16);
-  store_low_bytes(first.low, last.low, to);
-  store_low_bytes(first.high, last.high, to + 16);
-}
-
-void read_scale(const std::uint8_t* bytes, Block* block) { block->scales[0] = half_at(bytes); }
-
-void read_scale_and_offset(const std::uint8_t* bytes, Block* block) {
-  block->scales[0] = half_at(bytes);
-  block->offsets[0] = half_at(bytes + 2);
-}
-
-void unpack_q8_0(const std::uint8_t* bytes, Block* block) {
-  block->scales[0] = half_at(bytes);
-  std::memcpy(block->codes.data(), bytes + 2, 32);
-}
-
-// Q4_0 and IQ4_NL.
-void unpack_4_bit(const std::uint8_t* bytes, Block* block) {
-  read_scale(bytes, block);
-  split_nibbles(bytes + 2, 16, block->codes.data());
-}
-
-void unpack_q4_1(const std::uint8_t* bytes, Block* block) {
-  read_scale_and_offset(bytes, block);
-  split_nibbles(bytes + 4, 16, block->codes.data());
-}
-
-// Adds bit i of the 32 bits at `bytes` to code i, as its bit 4.
-void add_fifth_bits(const std::uint8_t* bytes, std::int8_t* codes) {
-  for (std::int64_t i = 0; i < 32; ++i) {
-    codes[i] = static_cast<std::int8_t>(codes[i] | (bytes[i / 8] >> (i % 8) & 1) << 4);
-  }
-}
-
-void unpack_q5_0(const std::uint8_t* bytes, Block* block) {
-  block->scales[0] = half_at(bytes);
-  split_nibbles(bytes + 6, 16, block->codes.data());
-  add_fifth_bits(bytes + 2, block->codes.data());
-  for (std::int64_t i = 0; i < 32; ++i) {
-    block->codes[i] = static_cast<std::int8_t>(block->codes[i] - 16);
-  }
-}
-
-void unpack_q5_1(const std::uint8_t* bytes, Block* block) {
-  block->scales[0] = half_at(bytes);
-  block->offsets[0] = half_at(bytes + 2);
-  split_nibbles(bytes + 8, 16, block->codes.data());
-  add_fifth_bits(bytes + 4, block->codes.data());
-}
-
-// Sets the scales and offsets of the 8 groups of a Q4_K or Q5_K block, which starts with d, dmin
-// and 12 bytes of integers of 6 bits: those of groups 0 to 3 are the low bits of bytes 0 to 3
-// (scales) and 4 to 7 (offsets); those of groups 4 to 7 have their low 4 bits in bytes 8 to 11 and
-// their high 2 bits above the ones of groups 0 to 3.
-void unpack_k_scales(const std::uint8_t* bytes, Block* block) {
-  const float d = half_at(bytes);
-  const float dmin = half_at(bytes + 2);
-  const std::uint8_t* const s = bytes + 4;
-  for (std::int64_t g = 0; g < 4; ++g) {
-    const int scales[] = {s[g] & 63, (s[g + 8] & 15) | (s[g] >> 6) << 4};
-    const int offsets[] = {s[g + 4] & 63, s[g + 8] >> 4 | (s[g + 4] >> 6) << 4};
-    for (std::int64_t half = 0; half < 2; ++half) {
-      block->scales[g + 4 * half] = d * static_cast<float>(scales[half]);
-      block->offsets[g + 4 * half] = -(dmin * static_cast<float>(offsets[half]));
-    }
-  }
-}
-
-void unpack_q4_k(const std::uint8_t* bytes, Block* block) {
-  unpack_k_scales(bytes, block);
-  for (std::int64_t chunk = 0; chunk < 4; ++chunk) {
-    split_nibbles(bytes + 16 + 32 * chunk, 32, block->codes.data() + 64 * chunk);
-  }
-}
-
-void unpack_q5_k(const std::uint8_t* bytes, Block* block) {
-  unpack_k_scales(bytes, block);
-  const std::uint8_t* const high = bytes + 16;
-  for (std::int64_t chunk = 0; chunk < 4; ++chunk) {
-    split_nibbles(bytes + 48 + 32 * chunk, 32, block->codes.data() + 64 * chunk);
-  }
-  for (std::int64_t i = 0; i < kMaxBlock; ++i) {
-    const int fifth = high[i % 32] >> (i / 32) & 1;
-    block->codes[i] = static_cast<std::int8_t>(block->codes[i] | fifth << 4);
-  }
-}
-
-// The low 4 bits of a half block of 128 codes are two runs of 64 nibbles, low ones first; bits 4
-// and 5 are in 32 bytes, two bits for each quarter of 32 codes.
-void unpack_q6_k(const std::uint8_t* bytes, Block* block) {
-  const float d = half_at(bytes + 208);
-  for (std::int64_t g = 0; g < 16; ++g) {
-    block->scales[g] = d * static_cast<float>(static_cast<std::int8_t>(bytes[192 + g]));
-  }
-  for (std::int64_t half = 0; half < 2; ++half) {
-    std::int8_t* const codes = block->codes.data() + 128 * half;
-    split_nibbles(bytes + 64 * half, 64, codes);
-    const std::uint8_t* const high = bytes + 128 + 32 * half;
-    for (std::int64_t i = 0; i < 128; ++i) {
-      const int bits = high[i % 32] >> (i / 32 * 2) & 3;
-      codes[i] = static_cast<std::int8_t>((codes[i] | bits << 4) - 32);
-    }
-  }
-}
-
 // Where the next block of a matrix goes; offsets may be null.
 struct BlockPlace {
   std::uint8_t* codes;
@@ -223,16 +65,18 @@ struct BlockPlace {
 // Writes the scales and offsets of a block's groups and moves the place behind them.
 template <std::int64_t kGroups, bool kHasOffsets>
 void store_groups(const Block& block, BlockPlace& place) {
-  bool is_finite = true;
+  // A number that is not finite has all bits of the exponent. All are looked at: no branches.
+  constexpr std::uint32_t kExponent = 0x7F800000;
+  std::uint32_t num_bad = 0;
+  const auto store = [&](float number, float& to) {
+    num_bad += (std::bit_cast<std::uint32_t>(number) & kExponent) == kExponent ? 1 : 0;
+    to = number;
+  };
   for (std::size_t g = 0; g < kGroups; ++g) {
-    is_finite = is_finite && std::isfinite(block.scales[g]);
-    place.scales[g] = block.scales[g];
-    if constexpr (kHasOffsets) {
-      is_finite = is_finite && std::isfinite(block.offsets[g]);
-      place.offsets[g] = block.offsets[g];
-    }
+    store(block.scales[g], place.scales[g]);
+    if constexpr (kHasOffsets) store(block.offsets[g], place.offsets[g]);
   }
-  if (!is_finite) throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
+  if (num_bad != 0) throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
   place.scales += kGroups;
   if constexpr (kHasOffsets) place.offsets += kGroups;
 }

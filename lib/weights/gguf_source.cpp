@@ -302,6 +302,7 @@ QuantisedMatrix GgufSource::borrow_codes(std::string_view tensor, const Shape& s
   const auto row_bytes = std::ssize(rows.bytes) / rows.count;
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(rows.bytes.data());
   const bool is_rotated = entry.assembly == GgufAssembly::kRotatedRows;
+  matrix.file_codes.rows.reserve(static_cast<std::size_t>(count));
   for (std::int64_t row = first; row < first + count; ++row) {
     const std::int64_t from = is_rotated ? rotated_row(row, rows.count / entry.num_heads) : row;
     matrix.file_codes.rows.push_back(begin + from * row_bytes);

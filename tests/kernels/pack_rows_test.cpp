@@ -19,16 +19,28 @@ using caption::testing::TestedTiers;
 
 constexpr std::uint8_t kUntouched = 0xA5;
 
+// Where rows lie: each in memory of its own, or so many bytes apart.
+constexpr std::int64_t kApart = 0;
+// Packing reads rows that compete for lines of the first-level cache otherwise.
+constexpr std::int64_t kCompeting = 4096;
+
 // The rows of a panel of `row_bytes` bytes, the last `missing` of which are null. They begin at any
 // byte of memory that ends with them, so that a sanitizer finds reads behind it.
 struct Rows {
-  Rows(std::int64_t row_bytes, std::int64_t missing, unsigned seed) {
+  Rows(std::int64_t row_bytes, std::int64_t missing, std::int64_t stride_bytes, unsigned seed) {
     std::mt19937 random(seed);
-    for (std::int64_t n = 0; n < kPanelColumns - missing; ++n) {
-      const std::size_t before = random() % 4;
-      memory.emplace_back(before + static_cast<std::size_t>(row_bytes));
+    const std::int64_t count = kPanelColumns - missing;
+    const auto add = [&](std::int64_t size) {
+      memory.emplace_back(static_cast<std::size_t>(size));
       for (std::uint8_t& byte : memory.back()) byte = static_cast<std::uint8_t>(random() & 255u);
-      at[static_cast<std::size_t>(n)] = memory.back().data() + before;
+      return memory.back().data();
+    };
+    const std::int64_t before = random() % 4;
+    const std::uint8_t* const first =
+        stride_bytes == kApart ? nullptr : add(before + (count - 1) * stride_bytes + row_bytes);
+    for (std::int64_t n = 0; n < count; ++n) {
+      at[static_cast<std::size_t>(n)] =
+          before + (first == nullptr ? add(before + row_bytes) : first + n * stride_bytes);
     }
   }
   // Byte i of row n, or 0 where there is none.
@@ -65,10 +77,12 @@ void check(Pack pack, const Rows& rows, PanelRowsArgs args, std::int64_t size,
                     [](std::uint8_t byte) { return byte == kUntouched; }));
 }
 
-void check_words(const Tier& tier, std::int64_t row_bytes, std::int64_t missing) {
+void check_words(const Tier& tier, std::int64_t row_bytes, std::int64_t missing,
+                 std::int64_t stride_bytes = kApart) {
   CAPTURE(row_bytes);
   CAPTURE(missing);
-  const Rows rows(row_bytes, missing, static_cast<unsigned>(row_bytes * 32 + missing));
+  const auto seed = static_cast<unsigned>(row_bytes * 32 + missing);
+  const Rows rows(row_bytes, missing, stride_bytes, seed);
   for (const std::int64_t word_bytes : {2, 4}) {
     CAPTURE(word_bytes);
     const std::int64_t words = (row_bytes + word_bytes - 1) / word_bytes;
@@ -87,10 +101,12 @@ void check_words(const Tier& tier, std::int64_t row_bytes, std::int64_t missing)
   }
 }
 
-void check_nibbles(const Tier& tier, std::int64_t columns, std::int64_t missing) {
+void check_nibbles(const Tier& tier, std::int64_t columns, std::int64_t missing,
+                   std::int64_t stride_bytes = kApart) {
   CAPTURE(columns);
   CAPTURE(missing);
-  const Rows rows((columns + 1) / 2, missing, static_cast<unsigned>(columns * 32 + missing));
+  const auto seed = static_cast<unsigned>(columns * 32 + missing);
+  const Rows rows((columns + 1) / 2, missing, stride_bytes, seed);
   constexpr std::int64_t kHalf = kPanelColumns / 2;
   for (const std::int64_t together : {2, 4}) {
     CAPTURE(together);
@@ -121,6 +137,10 @@ TEST_SUITE("kernels/pack_rows") {
         }
       }
       check_words(select_tier(tier), 4100, 0);
+      for (const std::int64_t length : {127, 128, 150, 256, 301}) {
+        check_words(select_tier(tier), length, 0, kCompeting);
+        check_words(select_tier(tier), length, 3, kCompeting);
+      }
     }
   }
 
@@ -133,6 +153,10 @@ TEST_SUITE("kernels/pack_rows") {
         }
       }
       check_nibbles(select_tier(tier), 4099, 0);
+      for (const std::int64_t columns : {255, 256, 300, 512, 603}) {
+        check_nibbles(select_tier(tier), columns, 0, kCompeting);
+        check_nibbles(select_tier(tier), columns, 3, kCompeting);
+      }
     }
   }
 }

@@ -11,22 +11,59 @@
 namespace caption::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kTileTo = kPanelColumns * kLineBytes;  // bytes that a tile becomes
-constexpr std::int64_t kWordTo = kTileTo / kLineWords;
+constexpr std::int64_t kWordTo = kStepTo / kQuarterWords;  // bytes that a word of each row becomes
 
-// Calls tile(at, to) for the whole tiles of 32 rows of `row_bytes` bytes, a line of each row, which
-// begins at byte `at`. Returns the bytes of a row that are done: none if a row is missing.
-template <class Tile>
-std::int64_t over_tiles(const PanelRowsArgs& args, std::int64_t row_bytes, const Tile& tile) {
+// Rows that lie a multiple of this apart, as those of a matrix of 4,096 columns do, compete for few
+// lines of the first-level cache, which then keeps no line of 32 rows for the next step.
+constexpr std::int64_t kCompetingBytes = 2048;
+
+// Parts of a panel's rows, one after another in memory.
+class GatheredRows {
+ public:
+  static constexpr std::int64_t kBytes = 2 * kLineBytes;  // of each row
+
+  GatheredRows() {
+    for (std::int64_t n = 0; n < kPanelColumns; ++n) rows_[n] = bytes_ + n * kBytes;
+  }
+  const std::uint8_t* const* rows() const { return rows_; }
+
+  // Copies the part that begins at byte `at`.
+  void gather(const std::uint8_t* const* rows, std::int64_t at) {
+    for (std::int64_t n = 0; n < kPanelColumns; ++n) {
+      for (std::int64_t i = 0; i < kBytes; i += sizeof(__m256i)) {
+        const auto* const from = reinterpret_cast<const __m256i*>(rows[n] + at + i);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(bytes_ + n * kBytes + i),
+                           _mm256_loadu_si256(from));
+      }
+    }
+  }
+
+ private:
+  alignas(kLineBytes) std::uint8_t bytes_[kPanelColumns * kBytes];
+  const std::uint8_t* rows_[kPanelColumns];
+};
+
+// Calls step(rows, at, to) for each 16 bytes of the 32 rows of `row_bytes` bytes, which begin at
+// byte `at` of `rows`. Returns the bytes of a row that are done: none if a row is missing.
+template <class Step>
+std::int64_t over_steps(const PanelRowsArgs& args, std::int64_t row_bytes, const Step& step) {
   if (args.rows[kPanelColumns - 1] == nullptr) return 0;
   auto* to = static_cast<std::uint8_t*>(args.to);
+  const std::uint8_t* ahead = next_panel(args.rows);
   std::int64_t at = 0;
-  for (; at + kLineBytes <= row_bytes; at += kLineBytes, to += kTileTo) {
-    const std::uint8_t* const ahead = next_panel(args.rows) + at * kPanelColumns;
-    for (std::int64_t n = 0; n < kPanelColumns; ++n) {
-      _mm_prefetch(reinterpret_cast<const char*>(ahead + n * kLineBytes), _MM_HINT_T1);
+  if ((args.rows[1] - args.rows[0]) % kCompetingBytes == 0) {
+    GatheredRows gathered;
+    for (; at + GatheredRows::kBytes <= row_bytes; at += GatheredRows::kBytes) {
+      gathered.gather(args.rows, at);
+      for (std::int64_t i = 0; i < GatheredRows::kBytes; i += kStepBytes, to += kStepTo) {
+        ahead = fetch_step(ahead);
+        step(gathered.rows(), i, to);
+      }
     }
-    tile(at, to);
+  }
+  for (; at + kStepBytes <= row_bytes; at += kStepBytes, to += kStepTo) {
+    ahead = fetch_step(ahead);
+    step(args.rows, at, to);
   }
   finish_lines();
   return at;
@@ -36,51 +73,26 @@ std::int64_t over_tiles(const PanelRowsArgs& args, std::int64_t row_bytes, const
 
 void pack_dwords_avx2(const PanelRowsArgs& args) {
   const __m256i flips = _mm256_set1_epi32(static_cast<int>(args.flipped));
-  const std::int64_t done = over_tiles(args, args.length, [&](std::int64_t at, std::uint8_t* to) {
+  const auto step = [&](const std::uint8_t* const* rows, std::int64_t at, std::uint8_t* to) {
     for (std::int64_t n = 0; n < kPanelColumns; n += 16) {
-      const std::uint8_t* const* const rows = args.rows + n;
-      __m256i first[kLineWords];
-      transpose_line(rows, rows + 4, at, first);
-      for (int i = 0; i < kLineWords; i += kQuarterWords) {
-        __m256i last[kQuarterWords];
-        transpose_quarter(rows + 8, rows + 12, at + 4 * i, last);
-        for (int j = 0; j < kQuarterWords; ++j) {
-          store_line(to + (i + j) * kWordTo + n * 4, _mm256_xor_si256(first[i + j], flips),
-                     _mm256_xor_si256(last[j], flips));
-        }
+      __m256i first[kQuarterWords];
+      __m256i last[kQuarterWords];
+      transpose_quarter(rows + n, rows + n + 4, at, first);
+      transpose_quarter(rows + n + 8, rows + n + 12, at, last);
+      for (int i = 0; i < kQuarterWords; ++i) {
+        store_line(to + i * kWordTo + n * 4, _mm256_xor_si256(first[i], flips),
+                   _mm256_xor_si256(last[i], flips));
       }
     }
-  });
+  };
+  const std::int64_t done = over_steps(args, args.length, step);
   if (done < args.length) {
     pack_dwords_reference(Rest(args, done, done, done * kPanelColumns).args());
   }
 }
 
 void pack_words_avx2(const PanelRowsArgs& args) {
-  const std::int64_t done = over_tiles(args, args.length, [&](std::int64_t at, std::uint8_t* to) {
-    const std::uint8_t* const* const rows = args.rows;
-    __m256i a[kLineWords];
-    __m256i b[kLineWords];
-    __m256i lower[kLineWords];
-    __m256i upper[kLineWords];
-    transpose_line(rows, rows + 8, at, a);
-    transpose_line(rows + 4, rows + 12, at, b);
-    for (int i = 0; i < kLineWords; ++i) {
-      const SplitWords split(a[i], b[i]);
-      lower[i] = split.lower;
-      upper[i] = split.upper;
-    }
-    transpose_line(rows + 16, rows + 24, at, a);
-    for (int i = 0; i < kLineWords; i += kQuarterWords) {
-      __m256i last[kQuarterWords];
-      transpose_quarter(rows + 20, rows + 28, at + 4 * i, last);
-      for (int j = 0; j < kQuarterWords; ++j) {
-        const SplitWords split(a[i + j], last[j]);
-        store_line(to + (i + j) * kWordTo, lower[i + j], split.lower);
-        store_line(to + (i + j) * kWordTo + kLineBytes, upper[i + j], split.upper);
-      }
-    }
-  });
+  const std::int64_t done = over_steps(args, args.length, pack_bytes);
   if (done < args.length) {
     pack_words_reference(Rest(args, done, done, done * kPanelColumns).args());
   }
@@ -88,24 +100,14 @@ void pack_words_avx2(const PanelRowsArgs& args) {
 
 void pack_nibbles_avx2(const PanelRowsArgs& args) {
   const bool has_odd_first = args.has_odd_first;
-  const std::int64_t done =
-      2 * over_tiles(args, args.length / 2, [&](std::int64_t at, std::uint8_t* to) {
-        const std::uint8_t* const* const rows = args.rows;
-        __m256i a[kLineWords];
-        __m256i b[kLineWords];
-        __m256i c[kLineWords];
-        transpose_line(rows, rows + 8, at, a);
-        transpose_line(rows + 4, rows + 12, at, b);
-        transpose_line(rows + 16, rows + 24, at, c);
-        for (int i = 0; i < kLineWords; i += kQuarterWords) {
-          __m256i d[kQuarterWords];
-          transpose_quarter(rows + 20, rows + 28, at + 4 * i, d);
-          for (int j = 0; j < kQuarterWords; ++j) {
-            store_pairs({.low = {a[i + j], b[i + j]}, .high = {c[i + j], d[j]}}, has_odd_first,
-                        to + (i + j) * kWordTo);
-          }
-        }
-      });
+  const auto step = [&](const std::uint8_t* const* rows, std::int64_t at, std::uint8_t* to) {
+    const StepWords words(rows, at);
+    for (int i = 0; i < kQuarterWords; ++i) {
+      store_pairs({.low = {words.a[i], words.b[i]}, .high = {words.c[i], words.d[i]}},
+                  has_odd_first, to + i * kWordTo);
+    }
+  };
+  const std::int64_t done = 2 * over_steps(args, args.length / 2, step);
   if (done < args.length) {
     pack_nibbles_reference(Rest(args, done / 2, done, done * kPanelColumns / 2).args());
   }
@@ -129,26 +131,23 @@ struct TwoQuads {
 }  // namespace
 
 void pack_nibble_quads_avx2(const PanelRowsArgs& args) {
-  const std::int64_t done =
-      2 * over_tiles(args, args.length / 2, [&](std::int64_t at, std::uint8_t* to) {
-        const std::uint8_t* const* const rows = args.rows;
-        __m256i a[kLineWords];
-        __m256i b[kLineWords];
-        __m256i c[kLineWords];
-        transpose_line(rows, rows + 4, at, a);
-        transpose_line(rows + 8, rows + 12, at, b);
-        transpose_line(rows + 16, rows + 20, at, c);
-        for (int i = 0; i < kLineWords; i += kQuarterWords) {
-          __m256i d[kQuarterWords];
-          transpose_quarter(rows + 24, rows + 28, at + 4 * i, d);
-          for (int j = 0; j < kQuarterWords; ++j) {
-            const TwoQuads eight(a[i + j], c[i + j]);
-            const TwoQuads others(b[i + j], d[j]);
-            store_line(to + (i + j) * kWordTo, eight.first, others.first);
-            store_line(to + (i + j) * kWordTo + kLineBytes, eight.last, others.last);
-          }
-        }
-      });
+  const auto step = [&](const std::uint8_t* const* rows, std::int64_t at, std::uint8_t* to) {
+    __m256i a[kQuarterWords];
+    __m256i b[kQuarterWords];
+    __m256i c[kQuarterWords];
+    __m256i d[kQuarterWords];
+    transpose_quarter(rows, rows + 4, at, a);
+    transpose_quarter(rows + 8, rows + 12, at, b);
+    transpose_quarter(rows + 16, rows + 20, at, c);
+    transpose_quarter(rows + 24, rows + 28, at, d);
+    for (int i = 0; i < kQuarterWords; ++i) {
+      const TwoQuads eight(a[i], c[i]);
+      const TwoQuads others(b[i], d[i]);
+      store_line(to + i * kWordTo, eight.first, others.first);
+      store_line(to + i * kWordTo + kLineBytes, eight.last, others.last);
+    }
+  };
+  const std::int64_t done = 2 * over_steps(args, args.length / 2, step);
   if (done < args.length) {
     pack_nibble_quads_reference(Rest(args, done / 2, done, done * kPanelColumns / 2).args());
   }

@@ -71,8 +71,38 @@ struct PairOfPanels {
   __m256i first, last;  // the pair of each panel
 };
 
-constexpr std::int64_t kColumns = 4;         // a line of a panel
-constexpr std::int64_t kPanelRowBytes = 16;  // a column's words of a panel
+constexpr std::int64_t kColumns = 4;           // a line of a panel
+constexpr std::int64_t kBlock = 4 * kColumns;  // packed at a time
+constexpr std::int64_t kPanelRowBytes = 16;    // a column's words of a panel
+
+// The lines of the rows of words that follow, fetched as they lie in memory.
+class FollowingRows {
+ public:
+  FollowingRows(const PanelWordsArgs& args, std::int64_t first_column)
+      : row_(args.words + first_column * args.stride_bytes),
+        stride_bytes_(args.stride_bytes),
+        row_bytes_(args.num_panels * kPanelRowBytes),
+        num_rows_(args.num_columns - first_column) {
+    if (num_rows_ > kBlock) num_rows_ = kBlock;
+  }
+  void fetch(int num_lines) {
+    for (; num_lines > 0 && num_rows_ > 0; --num_lines) {
+      fetch_line(row_ + at_);
+      at_ += kLineBytes;
+      if (at_ < row_bytes_) continue;
+      at_ = 0;
+      row_ += stride_bytes_;
+      --num_rows_;
+    }
+  }
+
+ private:
+  const std::uint8_t* row_;
+  std::int64_t stride_bytes_;
+  std::int64_t row_bytes_;
+  std::int64_t num_rows_;
+  std::int64_t at_ = 0;
+};
 
 // Packs four columns of one panel.
 void pack_columns_of_panel(const std::uint8_t* from, std::int64_t stride_bytes, std::uint8_t* to) {
@@ -85,42 +115,45 @@ void pack_columns_of_panel(const std::uint8_t* from, std::int64_t stride_bytes, 
              PairOfPanels(columns[2], columns[3]).first);
 }
 
-// Packs four columns of two panels.
-void pack_columns_of_panels(const std::uint8_t* from, std::int64_t stride_bytes, std::uint8_t* to,
-                            std::int64_t panel_bytes) {
-  __m256i columns[kColumns];
-  for (std::int64_t c = 0; c < kColumns; ++c) {
-    columns[c] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + c * stride_bytes));
+// Packs `count` columns, at most kBlock, of two panels. Lines of the second panel wait until those
+// of the first are written: written in turn they took twice the time.
+void pack_columns_of_panels(const std::uint8_t* from, std::int64_t stride_bytes, std::int64_t count,
+                            std::uint8_t* to, std::int64_t panel_bytes) {
+  __m256i second[kBlock / 2];
+  for (std::int64_t c = 0; c < count; c += kColumns) {
+    __m256i columns[kColumns];
+    for (std::int64_t i = 0; i < kColumns; ++i) {
+      const auto* const words = reinterpret_cast<const __m256i*>(from + (c + i) * stride_bytes);
+      columns[i] = _mm256_loadu_si256(words);
+    }
+    const PairOfPanels pair(columns[0], columns[1]);
+    const PairOfPanels next(columns[2], columns[3]);
+    store_line(to + c / 2 * kPairBytes, pair.first, next.first);
+    second[c / 2] = pair.last;
+    second[c / 2 + 1] = next.last;
   }
-  const PairOfPanels pair(columns[0], columns[1]);
-  const PairOfPanels next(columns[2], columns[3]);
-  store_line(to, pair.first, next.first);
-  store_line(to + panel_bytes, pair.last, next.last);
+  for (std::int64_t c = 0; c < count; c += kColumns) {
+    store_line(to + panel_bytes + c / 2 * kPairBytes, second[c / 2], second[c / 2 + 1]);
+  }
 }
 
 }  // namespace
 
-// Several lines of a panel are written at a time; panels beside each other have parts of the same
-// lines of the file.
 void pack_words_of_rows_avx2(const PanelWordsArgs& args) {
-  constexpr std::int64_t kBlock = 4 * kColumns;
   for (std::int64_t k = 0; k < args.num_columns; k += kBlock) {
-    const std::int64_t end = k + kBlock < args.num_columns ? k + kBlock : args.num_columns;
-    const std::int64_t ahead = k + 2 * kBlock <= args.num_columns ? kBlock * args.stride_bytes : 0;
+    const std::int64_t count = k + kBlock < args.num_columns ? kBlock : args.num_columns - k;
+    FollowingRows following(args, k + count);
     for (std::int64_t panel = 0; panel < args.num_panels; panel += 2) {
-      const std::uint8_t* const from = args.words + panel * kPanelRowBytes;
-      for (std::int64_t c = k; c < end && panel % 4 == 0; ++c) {
-        fetch_line(from + c * args.stride_bytes + ahead);
+      following.fetch(kBlock / 2);
+      const std::uint8_t* const from = args.words + k * args.stride_bytes + panel * kPanelRowBytes;
+      std::uint8_t* const to = args.to + panel * args.panel_bytes + k / 2 * kPairBytes;
+      if (panel + 1 < args.num_panels) {
+        pack_columns_of_panels(from, args.stride_bytes, count, to, args.panel_bytes);
+        continue;
       }
-      std::uint8_t* const to = args.to + panel * args.panel_bytes;
-      for (std::int64_t c = k; c < end; c += kColumns) {
-        const std::uint8_t* const words = from + c * args.stride_bytes;
-        std::uint8_t* const line = to + c / 2 * kPairBytes;
-        if (panel + 1 == args.num_panels) {
-          pack_columns_of_panel(words, args.stride_bytes, line);
-        } else {
-          pack_columns_of_panels(words, args.stride_bytes, line, args.panel_bytes);
-        }
+      for (std::int64_t c = 0; c < count; c += kColumns) {
+        pack_columns_of_panel(from + c * args.stride_bytes, args.stride_bytes,
+                              to + c / 2 * kPairBytes);
       }
     }
   }
@@ -169,47 +202,26 @@ bool over_blocks(const PanelBlocksArgs& args, std::int64_t block_bytes, std::int
 // half and column i + 16 in the high half.
 void pack_halves_of_bytes(const std::uint8_t* const* rows, std::int64_t at, std::uint8_t* to) {
   constexpr std::int64_t kHalfTo = 8 * kPairBytes;
-  __m256i a[kQuarterWords];
-  __m256i b[kQuarterWords];
-  __m256i c[kQuarterWords];
-  __m256i d[kQuarterWords];
-  transpose_quarter(rows, rows + 8, at, a);
-  transpose_quarter(rows + 4, rows + 12, at, b);
-  transpose_quarter(rows + 16, rows + 24, at, c);
-  transpose_quarter(rows + 20, rows + 28, at, d);
+  const StepWords words(rows, at);
+  __m256i odd[kQuarterWords][2];
   // Two bytes of a feature are a pair of columns: halves of words are gathered.
   const __m256i order = _mm256_broadcastsi128_si256(
       _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
   for (int i = 0; i < kQuarterWords; ++i) {
-    const MergedCodes ac(a[i], c[i]);
-    const MergedCodes bd(b[i], d[i]);
+    const MergedCodes ac(words.a[i], words.c[i]);
+    const MergedCodes bd(words.b[i], words.d[i]);
     const __m256i even_a = _mm256_shuffle_epi8(ac.even, order);
     const __m256i even_b = _mm256_shuffle_epi8(bd.even, order);
     const __m256i odd_a = _mm256_shuffle_epi8(ac.odd, order);
     const __m256i odd_b = _mm256_shuffle_epi8(bd.odd, order);
-    std::uint8_t* const line = to + i * kLineBytes;
-    store_line(line, _mm256_unpacklo_epi64(even_a, even_b), _mm256_unpackhi_epi64(even_a, even_b));
-    store_line(line + kHalfTo, _mm256_unpacklo_epi64(odd_a, odd_b),
-               _mm256_unpackhi_epi64(odd_a, odd_b));
+    store_line(to + i * kLineBytes, _mm256_unpacklo_epi64(even_a, even_b),
+               _mm256_unpackhi_epi64(even_a, even_b));
+    odd[i][0] = _mm256_unpacklo_epi64(odd_a, odd_b);
+    odd[i][1] = _mm256_unpackhi_epi64(odd_a, odd_b);
   }
-}
-
-// Packs 16 codes of 8 bits of each row, which begin at byte `at`.
-void pack_bytes(const std::uint8_t* const* rows, std::int64_t at, std::uint8_t* to) {
-  constexpr std::int64_t kWordTo = 2 * kLineBytes;
-  __m256i a[kQuarterWords];
-  __m256i b[kQuarterWords];
-  __m256i c[kQuarterWords];
-  __m256i d[kQuarterWords];
-  transpose_quarter(rows, rows + 8, at, a);
-  transpose_quarter(rows + 4, rows + 12, at, b);
-  transpose_quarter(rows + 16, rows + 24, at, c);
-  transpose_quarter(rows + 20, rows + 28, at, d);
+  // Lines are written as they lie in memory.
   for (int i = 0; i < kQuarterWords; ++i) {
-    const SplitWords first(a[i], b[i]);
-    const SplitWords last(c[i], d[i]);
-    store_line(to + i * kWordTo, first.lower, last.lower);
-    store_line(to + i * kWordTo + kLineBytes, first.upper, last.upper);
+    store_line(to + kHalfTo + i * kLineBytes, odd[i][0], odd[i][1]);
   }
 }
 

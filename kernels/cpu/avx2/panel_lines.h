@@ -12,7 +12,6 @@ namespace caption::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kLineBytes = 64;
-constexpr int kLineWords = 16;  // of 4 bytes
 constexpr int kQuarterWords = 4;
 
 // The functions below are inlined: a call would bring the registers through memory.
@@ -43,14 +42,28 @@ constexpr int kQuarterWords = 4;
   words[3] = _mm256_unpackhi_epi64(ab_high, cd_high);
 }
 
-// The same for a line of each row. Eight rows at a time: where rows lie a multiple of 4 KiB apart,
-// the first-level cache holds no more of their lines.
-[[gnu::always_inline]] inline void transpose_line(const std::uint8_t* const* lower,
-                                                  const std::uint8_t* const* upper, std::int64_t at,
-                                                  __m256i (&words)[kLineWords]) {
-  for (int i = 0; i < kLineWords; i += kQuarterWords) {
-    transpose_quarter(lower, upper, at + 4 * i, words + i);
+// 16 bytes of each of 32 rows, which begin at byte `at`: word i of the rows 0 to 3 and 8 to 11 (a),
+// 4 to 7 and 12 to 15 (b), and of the same rows 16 later (c, d).
+struct StepWords {
+  [[gnu::always_inline]] StepWords(const std::uint8_t* const* rows, std::int64_t at) {
+    transpose_quarter(rows, rows + 8, at, a);
+    transpose_quarter(rows + 4, rows + 12, at, b);
+    transpose_quarter(rows + 16, rows + 24, at, c);
+    transpose_quarter(rows + 20, rows + 28, at, d);
   }
+  __m256i a[kQuarterWords], b[kQuarterWords], c[kQuarterWords], d[kQuarterWords];
+};
+
+constexpr std::int64_t kStepBytes = 16;                       // of a row
+constexpr std::int64_t kStepTo = kPanelColumns * kStepBytes;  // of all rows
+
+// Fetches as many bytes as 16 of each row are, into the second-level cache. Returns where the next
+// ones begin.
+inline const std::uint8_t* fetch_step(const std::uint8_t* ahead) {
+  for (std::int64_t i = 0; i < kStepTo; i += kLineBytes) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead + i), _MM_HINT_T1);
+  }
+  return ahead + kStepTo;
 }
 
 // Writes a line past the processor's caches: packed weights are read long after. A thread that
@@ -127,6 +140,20 @@ struct SplitWords {
   }
   __m256i lower, upper;
 };
+
+// Packs 16 codes of 8 bits of each row, which begin at byte `at`.
+[[gnu::always_inline]] inline void pack_bytes(const std::uint8_t* const* rows, std::int64_t at,
+                                              std::uint8_t* to) {
+  constexpr std::int64_t kPairTo = 2 * kPanelColumns;
+  constexpr std::int64_t kWordTo = 2 * kPairTo;
+  const StepWords words(rows, at);
+  for (int i = 0; i < kQuarterWords; ++i) {
+    const SplitWords first(words.a[i], words.b[i]);
+    const SplitWords last(words.c[i], words.d[i]);
+    store_line(to + i * kWordTo, first.lower, last.lower);
+    store_line(to + i * kWordTo + kPairTo, first.upper, last.upper);
+  }
+}
 
 }  // namespace
 }  // namespace caption::kernels::cpu

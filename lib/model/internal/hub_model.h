@@ -33,9 +33,18 @@ JsonObject require_part(const JsonObject& config, std::string_view key, std::str
 // head at random.
 void tie_missing_head(const JsonObject& config, const weights::Source& source, TextConfig& text);
 
-// Reads the tokenizer and the generation settings of a folder. The stop ids are those of
-// generation_config.json, else the text configuration's, else the tokenizer's.
-void read_text_files(const ModelFolder& folder, const TextConfig& text, Parts& parts);
+// What place_hub_parts() places.
+struct HubWeights {
+  Blueprint blueprint;
+  std::vector<std::unique_ptr<weights::Source>> sources;
+  weights::WeightFormat format;
+};
+
+// Calls place_parts(), and reads the tokenizer and the generation settings of a folder. The stop
+// ids are those of generation_config.json, else the text configuration's, else the tokenizer's.
+// The tokenizer is read by a thread of its own meanwhile; an error of the weights comes first.
+void place_hub_parts(const ModelFolder& folder, const TextConfig& text, HubWeights weights,
+                     Parts& parts);
 
 // Returns the id of an added token that a prompt needs. Throws Error(kBadModel) when the tokenizer
 // has none, or another id than `configured`, which the configuration has under `key`.

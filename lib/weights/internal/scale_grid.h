@@ -52,21 +52,31 @@ class ScaleGrid {
   float at(std::int64_t n, std::int64_t g) const {
     const std::int64_t row = block_.rows == 1 ? n : n / block_.rows;
     const float scale = number_at(*part_.tensor, row * num_across_ + g);
-    if (!std::isfinite(scale * largest_)) fail_part(part_, "holds a scale that is not finite");
+    require_finite(scale);
     return scale;
   }
-  // Writes the scales of row n; throws as at().
-  void read_row(std::int64_t n, float* to) const {
-    const std::int64_t row = block_.rows == 1 ? n : n / block_.rows;
-    read_finite(part_, row * num_across_, num_across_, to);
-    const float bound = std::numeric_limits<float>::max() / largest_;
-    const bool is_small =
-        std::all_of(to, to + num_across_, [&](float scale) { return std::abs(scale) <= bound; });
-    // A scale of F32 may be finite and its product not: it is named as at() names it.
-    for (std::int64_t g = 0; g < num_across_ && !is_small; ++g) to[g] = at(n, g);
+  // Writes the scales of rows [first, first + count), [count, num_across()]; throws as at().
+  void read_rows(std::int64_t first, std::int64_t count, float* to) const {
+    if (block_.rows == 1) return read(first * num_across_, count * num_across_, to);
+    for (std::int64_t n = first; n < first + count; ++n, to += num_across_) {
+      read(n / block_.rows * num_across_, num_across_, to);
+    }
   }
 
  private:
+  // Reads scales in the order of the file.
+  void read(std::int64_t first, std::int64_t count, float* to) const {
+    read_finite(part_, first, count, to);
+    // A scale of F32 may be finite and its product not: it is named as at() names it.
+    const float bound = std::numeric_limits<float>::max() / largest_;
+    std::int32_t num_large = 0;
+    for (std::int64_t i = 0; i < count; ++i) num_large += std::abs(to[i]) <= bound ? 0 : 1;
+    for (std::int64_t i = 0; i < count && num_large != 0; ++i) require_finite(to[i]);
+  }
+  void require_finite(float scale) const {
+    if (!std::isfinite(scale * largest_)) fail_part(part_, "holds a scale that is not finite");
+  }
+
   Part part_;
   ScaleBlock block_;
   std::int64_t num_across_;
