@@ -219,7 +219,8 @@ void add_workload_flags(CLI::App& command, BenchFlags& flags) {
   command
       .add_option("--repeat", flags.repeat,
                   "runs of each; the median counts\n"
-                  "Interleaved, except with --price weights, which holds one model at a time.")
+                  "Interleaved, except with --price weights, which holds one model at a time. With "
+                  "videos and --price drafts, 8 rounds each in which the methods take turns.")
       ->check(in_range(1, 1000))
       ->type_name(kNumberType)
       ->default_str("1")
@@ -265,6 +266,22 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
                   "Its f32 weights are then the reference.")
       ->type_name(kFolderType)
       ->group(kVideoGroup);
+}
+
+// Throws Error(kUsage) where --price drafts of a shape has another measurement or references beside
+// it.
+void require_planted_alone(const BenchFlags& flags, bool is_planted) {
+  if (flags.price == PriceOf::kDrafts && (flags.kernels || flags.tower)) {
+    throw Error(ErrorCode::kUsage, std::string("bench: --price drafts decodes with the whole ") +
+                                       "shape, and " + (flags.kernels ? "--kernels" : "--tower") +
+                                       " measures parts of it; give one of them");
+  }
+  if (is_planted && !flags.references.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "bench: --references score captions of videos, and --price drafts of a shape "
+                "decodes random content; name videos instead of --shape, or leave out "
+                "--references");
+  }
 }
 
 }  // namespace
@@ -329,6 +346,7 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
   require_replaceable(flags.svg, kSvgBegin, inputs);
   const bool is_planted = flags.price == PriceOf::kDrafts && !flags.shape.empty() && has_decoder &&
                           !flags.kernels && !flags.tower;
+  if (!has_videos && !flags.shape.empty()) require_planted_alone(flags, is_planted);
   const bool has_price = flags.price != PriceOf::kNothing && !is_planted;
   if (!has_videos && (!flags.references.empty() || has_price)) {
     throw Error(ErrorCode::kUsage, "--references and --price need videos to caption");

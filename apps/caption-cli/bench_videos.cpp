@@ -11,6 +11,7 @@
 #include "bench/video_report.h"
 #include "bench_device.h"
 #include "config/resolve.h"
+#include "draft_prices.h"
 #include "exit_codes.h"
 #include "option_prices.h"
 #include "pipeline/find_videos.h"
@@ -106,7 +107,8 @@ int bench_videos(const BenchVideos& wanted, const BenchDevice& device,
   const OpenedModel opened = open_for_bench(bench, preset);
   subject.setting = describe_setting(device, opened);
   if (wanted.price == PriceOf::kNothing) return report_runs(bench, opened, subject);
-  bench::PriceReport prices = price_options(bench, opened);
+  bench::PriceReport prices = wanted.price == PriceOf::kDrafts ? price_drafts(bench, opened)
+                                                               : price_options(bench, opened);
   prices.subject = subject;
   return report_prices(wanted, prices);
 }

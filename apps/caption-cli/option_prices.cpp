@@ -1,19 +1,13 @@
 #include "option_prices.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "base/log.h"
-#include "config/choices.h"
-#include "drafts/layer_choice.h"
 #include "price_comparison.h"
 
 namespace caption::cli {
 namespace {
-
-// The queue holds the vision tokens of all clips, which are made before the engine begins.
-constexpr std::int64_t kQueueBytes = 1LL << 30;
 
 struct PricedOptions {
   std::string name;
@@ -25,25 +19,6 @@ std::vector<PricedOptions> kv_variants(const pipeline::Options& options) {
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kI8, DType::kF32}) {
     variants.push_back({.name = std::string(dtype_name(dtype)) + " KV", .options = options});
     variants.back().options.engine.kv_dtype = dtype;
-  }
-  return variants;
-}
-
-// The first run with self-drafts searches for the layers that all of them leave out.
-std::vector<PricedOptions> draft_variants(const pipeline::Options& options) {
-  std::vector<config::DraftMethod> methods = {
-      config::DraftMethod::kNone, config::DraftMethod::kNgram, config::DraftMethod::kArchive};
-  if (options.engine.compression.mode == engine::CompressionMode::kNone) {
-    methods.push_back(config::DraftMethod::kSelf);
-  }
-  const auto layers = std::make_shared<drafts::LayerChoice>();
-  std::vector<PricedOptions> variants;
-  for (const config::DraftMethod method : methods) {
-    variants.push_back(
-        {.name = "drafts: " + std::string(config::choice_name(method)), .options = options});
-    pipeline::DraftOptions& drafts = variants.back().options.drafts;
-    drafts.how.method = method;
-    drafts.layers = layers;
   }
   return variants;
 }
@@ -81,13 +56,12 @@ std::vector<PricedOptions> variants_of(PriceOf price, const pipeline::Options& o
                                        std::int64_t prompt_tokens) {
   switch (price) {
     case PriceOf::kKvCache: return kv_variants(options);
-    case PriceOf::kDrafts: return draft_variants(options);
     default: return attention_variants(options, prompt_tokens);
   }
 }
 
-// One run, so that the first row, to which the others are compared, does not pay for what is read
-// once. Returns the mean prompt tokens of a caption.
+}  // namespace
+
 std::int64_t warm_up(const VideoBench& bench, const OpenedModel& opened) {
   log_info("bench", "prices, a run to warm up");
   std::vector<records::Record> records;
@@ -95,13 +69,11 @@ std::int64_t warm_up(const VideoBench& bench, const OpenedModel& opened) {
   return warm.prompt_tokens / std::max<std::int64_t>(1, warm.num_captions);
 }
 
-}  // namespace
-
 bench::PriceReport price_options(const VideoBench& bench, const OpenedModel& opened) {
   const std::int64_t prompt_tokens = warm_up(bench, opened);
   pipeline::Options options = opened.options;
   options.encodes_first = true;
-  options.vision_queue_bytes = std::max(options.vision_queue_bytes, kQueueBytes);
+  options.vision_queue_bytes = std::max(options.vision_queue_bytes, kEncodedBytes);
   const std::vector<PricedOptions> variants =
       variants_of(bench.wanted.price, options, prompt_tokens);
   PriceCollector collector(bench);

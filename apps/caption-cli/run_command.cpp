@@ -192,7 +192,7 @@ void say_demonstration(const model::CaptionModel& model, const config::Preset& p
            "one for films");
 }
 
-// Logs the details of -v before the first clip.
+// Logs the details of -v, adapters, and drafts that nothing has, before the first clip.
 void log_choices(const model::CaptionModel& model, const pipeline::Options& options,
                  std::size_t num_inputs) {
   log_detail("run", "model " + std::string(model.family()) + ", weights of " +
@@ -205,6 +205,11 @@ void log_choices(const model::CaptionModel& model, const pipeline::Options& opti
     log_info("run", "adapter " + (adapter.name.empty() ? "" : adapter.name + " ") + "of " +
                         records::escape_file_name(adapter.folder.string()) + ": " +
                         counted(adapter.num_modules, "module"));
+  }
+  const config::DraftMethod method = options.drafts.how.method;
+  if (method != config::DraftMethod::kNone && options.sampling.num_beams > 1) {
+    log_info("run", "--drafts " + std::string(config::choice_name(method)) +
+                        " has no effect: beams have no drafts; captions of one beam have them");
   }
 }
 

@@ -1,6 +1,7 @@
 #include "video_runs.h"
 
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include "base/join.h"
 #include "base/json.h"
 #include "bench/process_memory.h"
+#include "config/draft_model.h"
 #include "config/examples.h"
 #include "config/generation_defaults.h"
 #include "config/pipeline_options.h"
@@ -18,9 +20,10 @@ namespace caption::cli {
 namespace {
 
 pipeline::Options make_options(const config::Preset& preset, const Machine& machine,
-                               model::CaptionModel& model) {
-  pipeline::Options options =
-      config::pipeline_options(preset, machine, model, model.content_hash());
+                               const OpenedModel& opened) {
+  model::CaptionModel& model = *opened.model;
+  pipeline::Options options = config::pipeline_options(preset, machine, model, model.content_hash(),
+                                                       {.draft = opened.draft.get()});
   options.engine.disk = {};  // a run must not find pages that another run stored
   options.vision_cache = {};
   options.examples = config::read_examples(preset, options.read);
@@ -96,6 +99,7 @@ VideoBench make_video_bench(const BenchVideos& wanted, const Context& context,
 
 OpenedModel open_for_bench(const VideoBench& bench, const config::Preset& preset) {
   OpenedModel opened{.model = config::open_model(bench.context, preset, bench.locations),
+                     .draft = nullptr,
                      .preset = preset,
                      .options = {},
                      .costs = {}};
@@ -104,10 +108,19 @@ OpenedModel open_for_bench(const VideoBench& bench, const config::Preset& preset
   opened.costs = {
       .shape = config::find_preset_blueprint(preset.model, bench.locations).blueprint.text.value(),
       .weights = config::weight_format(preset.quantization)};
-  opened.options = make_options(opened.preset, bench.machine, *opened.model);
+  if (bench.wanted.price == PriceOf::kDrafts) {
+    opened.draft =
+        config::open_draft_model(bench.context, preset, bench.locations, *opened.model);
+  }
+  opened.options = make_options(opened.preset, bench.machine, opened);
   opened.options.prompts =
       fitting_prompts(bench.prompts, opened.preset, *opened.model, opened.options.examples);
   return opened;
+}
+
+std::int64_t draft_kv_cache_bytes(const OpenedModel& opened, std::int64_t kv_cache_bytes) {
+  return config::draft_kv_cache_bytes(opened.preset, opened.model->decoder().spec(),
+                                      kv_cache_bytes, opened.draft->decoder().spec());
 }
 
 std::string describe_work(const OpenedModel& opened) {
@@ -133,7 +146,14 @@ bench::VideoRun run_once(const VideoBench& bench, const OpenedModel& opened,
   CollectingSink sink;
   bench::reset_peak_memory();
   const Stopwatch stopwatch;
-  const pipeline::Outcome outcome = pipeline::run(*opened.model, bench.inputs, options, sink);
+  pipeline::Replica replica{.model = opened.model.get(),
+                            .kv_cache_bytes = options.engine.kv_cache_bytes};
+  if (opened.draft != nullptr && options.drafts.how.method == drafts::Method::kModel) {
+    replica.draft = opened.draft.get();
+    replica.draft_kv_cache_bytes = draft_kv_cache_bytes(opened, options.engine.kv_cache_bytes);
+  }
+  const pipeline::Outcome outcome =
+      pipeline::run(std::span(&replica, 1), bench.inputs, options, sink);
   bench::VideoRun run;
   run.seconds = stopwatch.elapsed_ms() / 1e3;
   run.peak_bytes = bench::peak_bytes(bench.context.device);

@@ -36,6 +36,7 @@ VideoBench make_video_bench(const BenchVideos& wanted, const Context& context,
 // A model, and the options with which `run` would use it.
 struct OpenedModel {
   std::unique_ptr<model::CaptionModel> model;
+  std::unique_ptr<model::CaptionModel> draft;  // of `--price drafts`; null without --draft-model
   config::Preset preset;  // with the model's generation_config.json
   pipeline::Options options;
   bench::DecoderCosts costs;
@@ -44,6 +45,9 @@ struct OpenedModel {
 // Throws Error as config::open_model(), and kUsage for a prompt with which no clip could be
 // captioned.
 OpenedModel open_for_bench(const VideoBench& bench, const config::Preset& preset);
+
+// Memory of the draft model's pages beside so much for the model's.
+std::int64_t draft_kv_cache_bytes(const OpenedModel& opened, std::int64_t kv_cache_bytes);
 
 // On what the figures depend besides model and machine: `8 frames a clip (arange), prompt "..."`.
 std::string describe_work(const OpenedModel& opened);

@@ -158,10 +158,13 @@ std::string to_table(const std::string& subject, const std::vector<DraftRow>& ro
             column(format_number(row.reckoned_ratio) + "x") +
             column(row.outputs_are_equal ? "equal" : "DIFFER") + "\n";
   }
+  std::vector<std::pair<std::int32_t, double>> plain;
+  for (const DraftRow& row : rows) plain.emplace_back(row.batch, row.plain_tokens_per_s);
   return text +
          "\nagreement: the probability that a guess is right if those before it are; drafted: "
-         "steps "
-         "with drafts;\nreckoned: the ratio by the measured costs of steps, as a run reports it\n";
+         "steps with drafts;\nreckoned: the ratio by the measured costs of steps, as a run reports "
+         "it\n" +
+         describe_scatter(plain);
 }
 
 std::string to_json(const std::string& subject, const std::vector<DraftRow>& rows) {

@@ -365,10 +365,13 @@ std::string to_table(const std::string& subject, const std::vector<ModelDraftRow
             column(row.formula_ratio > 0 ? format_percent(row.ratio() / row.formula_ratio) : "-") +
             column(row.outputs_are_equal ? "equal" : "DIFFER") + "\n";
   }
+  std::vector<std::pair<std::int32_t, double>> plain;
+  for (const ModelDraftRow& row : rows) plain.emplace_back(row.batch, row.plain_tokens_per_s);
   return text +
          "\nagreement: the probability that a guess is right if those before it are, or the "
          "model's own;\nformula: T (M + C) / (M + C (1 + d)), M and C of the steps above; of a "
-         "chosen depth that of the best;\nof it: ratio divided by formula\n";
+         "chosen depth that of the best;\nof it: ratio divided by formula\n" +
+         describe_scatter(plain);
 }
 
 std::string to_json(const std::string& subject, const std::vector<ModelDraftRow>& rows) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/figures.h"
@@ -15,6 +17,7 @@ namespace {
 constexpr std::size_t kNameWidth = 34;
 constexpr std::size_t kColumnWidth = 13;
 constexpr std::size_t kWideColumn = 30;
+constexpr std::size_t kRatioColumn = 25;
 constexpr double kSmallestNats = 1e-9;  // in the table; JSON has all digits
 
 double engine_speed(const VideoRun& run) {
@@ -24,9 +27,40 @@ double engine_speed(const VideoRun& run) {
 
 double ratio(double value, double base) { return base > 0 ? value / base : 0; }
 
+double decode_speed(const engine::EngineStats& stats) {
+  return ratio(static_cast<double>(stats.decode_steps_tokens),
+               static_cast<double>(stats.decode_steps_us) / 1e6);
+}
+
+// The median over the rounds of a row.
+template <class Speed>
+double median_of(const ReplayedRow& row, const Speed& speed) {
+  std::vector<double> speeds;
+  for (const engine::EngineStats& stats : row.rounds) speeds.push_back(speed(stats));
+  return median(std::move(speeds));
+}
+
+MedianInterval exactly(double value) { return {.median = value, .low = value, .high = value}; }
+
 std::string column(const std::string& text) { return pad_left(text, kColumnWidth); }
 
 std::string times(double value) { return format_number(value, 3) + "x"; }
+
+bool are_replayed(const PriceReport& report) {
+  return report.rows.front().replayed.has_value();
+}
+
+// "1.02x [0.99, 1.05]", or without the interval where there is none.
+std::string ratio_column(const PriceReport& report, const MedianInterval& ratio) {
+  if (!are_replayed(report)) return column(times(ratio.median));
+  return pad_left(times(ratio.median) + " [" + format_number(ratio.low, 3) + ", " +
+                      format_number(ratio.high, 3) + "]",
+                  kRatioColumn);
+}
+
+std::string ratio_header(const PriceReport& report) {
+  return are_replayed(report) ? pad_left("", kRatioColumn) : column("");
+}
 
 std::string signed_number(double value) {
   return (value >= 0 ? "+" : "-") + format_number(std::abs(value), 2);
@@ -78,17 +112,19 @@ std::string logit_columns(const PriceRow& row) {
          column(format_percent(row.logits->top1_agreement));
 }
 
-std::string draft_columns(const PriceRow& row, const PriceRow& base) {
+std::string draft_columns(const PriceReport& report, const PriceRow& row) {
   return column(format_si(row.decode_tokens_per_s())) +
-         column(times(ratio(row.decode_tokens_per_s(), base.decode_tokens_per_s()))) +
+         ratio_column(report, row.decode_ratio(report.rows.front())) +
          column(format_number(row.tokens_per_step(), 3));
 }
 
 std::string header(const PriceReport& report) {
   std::string text = pad_right("", kNameWidth) +
                      column(differ_in_weights(report) ? "weights" : "KV/sequence") + column("") +
-                     column("engine tok/s") + column("");
-  if (has_drafts(report)) text += column("decode tok/s") + column("") + column("tokens/step");
+                     column("engine tok/s") + ratio_header(report);
+  if (has_drafts(report)) {
+    text += column("decode tok/s") + ratio_header(report) + column("tokens/step");
+  }
   text += column("equal");
   if (has_logits(report)) text += column("mean KL") + column("p99 KL") + column("same top");
   for (const VideoScore& score : report.rows.front().scores) {
@@ -111,6 +147,14 @@ std::string legend(const PriceReport& report) {
       const std::string by_source =
           drafts::describe_drafts(run.drafts, run.drafted_steps, row.sequence_steps());
       if (!by_source.empty()) text += "\"" + row.name + "\": " + by_source + "\n";
+    }
+  }
+  if (are_replayed(report)) {
+    text += "speeds: medians of " + std::to_string(base.replayed->rounds.size()) +
+            " rounds in which the engines of all rows take turns; ratios: medians of those of the "
+            "rounds,\nwith 95 % intervals (the least and the greatest for fewer than 6 rounds)\n";
+    for (const PriceRow& row : report.rows) {
+      if (!row.replayed->outputs_are_equal) text += "\"" + row.name + "\": OUTPUTS DIFFER\n";
     }
   }
   if (has_logits(report)) {
@@ -143,6 +187,33 @@ void add_drafts(const PriceRow& row, JsonWriter& json) {
       .end_object();
 }
 
+void add_interval(const char* name, const MedianInterval& ratio, JsonWriter& json) {
+  json.begin_object(name)
+      .add("median", ratio.median)
+      .add("low", ratio.low)
+      .add("high", ratio.high)
+      .end_object();
+}
+
+// Every round's times, from which other figures can be made.
+void add_rounds(const PriceRow& row, const PriceRow& base, JsonWriter& json) {
+  if (!row.replayed.has_value()) return;
+  add_interval("engine_ratio", row.engine_ratio(base), json);
+  add_interval("decode_ratio", row.decode_ratio(base), json);
+  json.add("outputs_are_equal", row.replayed->outputs_are_equal).begin_list("rounds");
+  for (const engine::EngineStats& stats : row.replayed->rounds) {
+    json.begin_object()
+        .add("engine_us", stats.busy_us)
+        .add("decode_us", stats.decode_steps_us)
+        .add("decode_tokens", stats.decode_steps_tokens)
+        .add("steps", stats.steps)
+        .add("draft_tokens", stats.draft_tokens)
+        .add("accepted_tokens", stats.accepted_tokens)
+        .end_object();
+  }
+  json.end_list();
+}
+
 void add_logits(const PriceRow& row, JsonWriter& json) {
   if (!row.logits.has_value()) return;
   json.add("positions", row.logits->positions)
@@ -163,12 +234,31 @@ const VideoRun& PriceRow::median_run() const {
   return *sorted[sorted.size() / 2];
 }
 
-double PriceRow::engine_tokens_per_s() const { return engine_speed(median_run()); }
+double PriceRow::engine_tokens_per_s() const {
+  if (!replayed.has_value()) return engine_speed(median_run());
+  const auto num_tokens = static_cast<double>(replayed->num_output_tokens);
+  return median_of(*replayed, [&](const engine::EngineStats& stats) {
+    return ratio(num_tokens, static_cast<double>(stats.busy_us) / 1e6);
+  });
+}
 
 double PriceRow::decode_tokens_per_s() const {
-  const engine::EngineStats& stats = median_run().stats;
-  return ratio(static_cast<double>(stats.decode_steps_tokens),
-               static_cast<double>(stats.decode_steps_us) / 1e6);
+  return replayed.has_value() ? median_of(*replayed, decode_speed)
+                              : decode_speed(median_run().stats);
+}
+
+MedianInterval PriceRow::engine_ratio(const PriceRow& base) const {
+  if (replayed.has_value() && base.replayed.has_value()) {
+    return replayed->speed_ratio(*base.replayed);
+  }
+  return exactly(ratio(engine_tokens_per_s(), base.engine_tokens_per_s()));
+}
+
+MedianInterval PriceRow::decode_ratio(const PriceRow& base) const {
+  if (replayed.has_value() && base.replayed.has_value()) {
+    return replayed->decode_speed_ratio(*base.replayed);
+  }
+  return exactly(ratio(decode_tokens_per_s(), base.decode_tokens_per_s()));
 }
 
 double PriceRow::tokens_per_step() const {
@@ -202,8 +292,8 @@ std::string to_table(const PriceReport& report) {
                                 static_cast<double>(memory_of(report, base)));
     text += pad_right(row.name, kNameWidth) + column(format_bytes(memory_of(report, row))) +
             column(times(memory)) + column(format_si(row.engine_tokens_per_s())) +
-            column(times(ratio(row.engine_tokens_per_s(), base.engine_tokens_per_s()))) +
-            (has_drafts(report) ? draft_columns(row, base) : "") + column(describe(row.captions)) +
+            ratio_column(report, row.engine_ratio(base)) +
+            (has_drafts(report) ? draft_columns(report, row) : "") + column(describe(row.captions)) +
             logit_columns(row) + score_columns(row) + "\n";
   }
   return text + legend(report);
@@ -242,6 +332,7 @@ std::string to_json(const PriceReport& report) {
         .add("compared_captions", row.captions.all);
     if (row.weight_bytes) json.add("weight_bytes", *row.weight_bytes);
     add_drafts(row, json);
+    add_rounds(row, report.rows.front(), json);
     add_logits(row, json);
     json.end_object();
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/draft_replay.h"
 #include "bench/logit_price.h"
 #include "bench/video_report.h"
 
@@ -33,6 +34,9 @@ struct PriceRow {
   std::vector<ScoreDifference> differences = {};  // one for each score; empty in the first row
   EqualCaptions captions = {};
   std::optional<std::int64_t> weight_bytes = {};  // if rows differ in the format of the weights
+  // The engine's speed in turns with the first row's, for the same requests: then the row's speeds
+  // and their ratios are those of these rounds, and not of the runs.
+  std::optional<ReplayedRow> replayed = {};
   // Next-token distributions beside those of the first row, on the same tokens.
   std::optional<LogitPrice> logits = {};
 
@@ -42,6 +46,9 @@ struct PriceRow {
   double engine_tokens_per_s() const;
   // Tokens per second of the steps that compute no prompts.
   double decode_tokens_per_s() const;
+  // These speeds relative to those of `base`; without `replayed`, low and high are the median.
+  MedianInterval engine_ratio(const PriceRow& base) const;
+  MedianInterval decode_ratio(const PriceRow& base) const;
   // Tokens of a caption per step of decoding: 1 without drafts.
   double tokens_per_step() const;
   std::int64_t sequence_steps() const;  // that gave a token of a caption, at least 1

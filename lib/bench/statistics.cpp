@@ -28,6 +28,29 @@ double percentile(std::vector<double> values, double percent) {
 
 double median(std::vector<double> values) { return percentile(std::move(values), 50); }
 
+// With k values left out at either end, the median is outside with the probability
+// 2 P(B(n, 1/2) <= k).
+MedianInterval median_interval(std::vector<double> values) {
+  if (values.empty()) return {};
+  constexpr double kOutside = 0.05;
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  const double log_all = static_cast<double>(n) * std::log(2.0);
+  double log_ways = 0;  // of the binomial coefficient (n, k)
+  double below = 0;     // P(B(n, 1/2) <= k)
+  std::size_t left_out = 0;
+  for (std::size_t k = 0; 2 * k + 1 < n; ++k) {
+    below += std::exp(log_ways - log_all);
+    if (2 * below > kOutside) break;
+    left_out = k;
+    log_ways += std::log(static_cast<double>(n - k) / static_cast<double>(k + 1));
+  }
+  return {.median = percentile_of_sorted(values, 50),
+          .low = values[left_out],
+          .high = values[n - 1 - left_out],
+          .count = static_cast<std::int64_t>(n)};
+}
+
 Summary summarise(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());

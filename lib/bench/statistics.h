@@ -13,6 +13,20 @@ double percentile(std::vector<double> values, double percent);
 
 double median(std::vector<double> values);
 
+// The median of a sample, and an interval that contains the median of what the sample is drawn from
+// with a probability of at least 95 %, whatever the distribution: two order statistics, by the
+// binomial distribution (Conover, Practical Nonparametric Statistics, section 3.2). Fewer than six
+// values do not suffice for 95 %, and give the least and the greatest of them.
+struct MedianInterval {
+  double median = 0;
+  double low = 0;
+  double high = 0;
+  std::int64_t count = 0;  // values
+};
+
+// Zeros for no values.
+MedianInterval median_interval(std::vector<double> values);
+
 struct Summary {
   std::int64_t count = 0;
   double mean = 0;

@@ -137,7 +137,8 @@ class StepInput {
 };
 
 double seconds_of_step(Stream& stream, model::Decoder& decoder, StepInput& input, int num_rounds) {
-  std::vector<Event> events = {stream.record()};
+  std::vector<Event> events;
+  events.push_back(stream.record());
   for (int round = 0; round < num_rounds; ++round) {
     input.issue(stream, decoder);
     events.push_back(stream.record());

@@ -1,7 +1,10 @@
 #include "config/draft_captions.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <new>
 #include <string_view>
@@ -22,9 +25,27 @@ void append(std::vector<std::string>& captions, eval::Captions records) {
   }
 }
 
+// Throws Error(kBadReference) for a file whose first bytes are no text, which would be read whole
+// otherwise. A folder, and UTF-16 with its mark, which has a message of its own, are left to their
+// reader.
+void require_text(const std::string& path) {
+  constexpr std::size_t kLooked = 4096;
+  if (!std::filesystem::is_regular_file(path)) return;
+  std::array<char, kLooked> bytes{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(bytes.data(), std::ssize(bytes));
+  const std::string_view text(bytes.data(), static_cast<std::size_t>(file.gcount()));
+  const bool is_utf16 = text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
+  if (is_utf16 || text.find('\0') == std::string_view::npos) return;
+  throw Error(ErrorCode::kBadReference,
+              path + ": it is no text: a zero byte is among the first " + std::to_string(kLooked) +
+                  "; JSON lines of captions are expected");
+}
+
 // Whatever the file can rather be: references have no status and may be several of a clip, so that
 // most of them are no records. Throws with what is wrong in the better reading.
 std::vector<std::string> read_file(const std::string& path, const std::atomic<bool>* cancelled) {
+  require_text(path);
   std::vector<std::string> captions;
   eval::Problems of_records(cancelled);
   eval::Captions records = eval::read_captions(path, of_records);

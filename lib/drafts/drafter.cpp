@@ -103,14 +103,15 @@ void Drafter::add_candidates(std::size_t query, const Proposal& proposal) {
   }
 }
 
-std::size_t Drafter::best_count(std::int64_t size, double us_per_token) const {
-  const double plain_us = costs_.us(size);
+std::size_t Drafter::best_count(std::int64_t size, double us_per_token,
+                                const StepCosts& costs) const {
+  const double plain_us = costs.us(size);
   double expected = 0;
   double most_saved_us = kLeastGain * plain_us;
   std::size_t best = 0;
   for (std::size_t count = 1; count <= candidates_.size(); ++count) {
     expected += candidates_[count - 1].probability;
-    const double more_us = costs_.us(size + static_cast<std::int64_t>(count)) - plain_us;
+    const double more_us = costs.us(size + static_cast<std::int64_t>(count)) - plain_us;
     const double saved_us = expected * us_per_token - more_us;
     if (saved_us <= most_saved_us) continue;
     most_saved_us = saved_us;
@@ -124,17 +125,19 @@ std::size_t Drafter::count_paying(std::int64_t num_sequences,
                                   std::int64_t num_prompt_tokens) const {
   const auto tokens = static_cast<double>(num_sequences);
   const auto spent_us = static_cast<double>(spent_us_);
-  double us_per_token = (spent_us + costs_.us(num_sequences)) / tokens;
+  const StepCosts& costs = costs_of(StepKind::kDecoding);
+  double us_per_token = (spent_us + costs.us(num_sequences)) / tokens;
   std::size_t count = 0;
   for (int round = 0; round < kRounds; ++round) {
-    count = best_count(num_sequences, us_per_token);
+    count = best_count(num_sequences, us_per_token, costs);
     double expected = 0;
     for (std::size_t i = 0; i < count; ++i) expected += candidates_[i].probability;
-    us_per_token = (spent_us + costs_.us(num_sequences + static_cast<std::int64_t>(count))) /
+    us_per_token = (spent_us + costs.us(num_sequences + static_cast<std::int64_t>(count))) /
                    (tokens + expected);
   }
   if (num_prompt_tokens == 0) return count;
-  return best_count(num_sequences + num_prompt_tokens, us_per_token);
+  return best_count(num_sequences + num_prompt_tokens, us_per_token,
+                    costs_of(StepKind::kWithPrompts));
 }
 
 // A guess has at most the probability of the one before it, so a stable order keeps chains.
@@ -162,8 +165,9 @@ bool Drafter::is_plain_wanted(std::int64_t num_sequences, std::int64_t num_promp
 }
 
 double Drafter::worth_us(std::int64_t num_sequences) const {
-  if (!costs_.has_measured(num_sequences, 1)) return 0;
-  const double plain_us = costs_.us(num_sequences) / static_cast<double>(num_sequences);
+  const StepCosts& costs = costs_of(StepKind::kDecoding);
+  if (!costs.has_measured(num_sequences, 1)) return 0;
+  const double plain_us = costs.us(num_sequences) / static_cast<double>(num_sequences);
   return us_per_token_ > 0 ? std::min(us_per_token_, plain_us) : plain_us;
 }
 
@@ -227,7 +231,9 @@ void Drafter::observe(std::int64_t sequence, std::int64_t num_computed, std::int
 void Drafter::observe_step(const StepLoad& load) {
   const std::int64_t spent_us = std::exchange(spent_us_, 0);
   const auto us = static_cast<double>(load.us - spent_us);
-  if (model_ != nullptr) note_saving(load.num_tokens, static_cast<double>(load.us));
+  if (model_ != nullptr) {
+    note_saving(load.num_tokens, static_cast<double>(load.us), static_cast<double>(spent_us));
+  }
   costs_.observe(load.num_tokens, us);
   model_depth_.observe_step(us);
   const Step step = std::exchange(step_, {});
@@ -243,11 +249,12 @@ void Drafter::observe_step(const StepLoad& load) {
 
 void Drafter::add_savings(const Step& step, const StepLoad& load) {
   const std::int64_t num_plain = std::max<std::int64_t>(1, step.num_sequences);
-  const double plain_us = costs_.us(num_plain);
+  const double plain_us = costs_of(StepKind::kDecoding).us(num_plain);
   const bool had_prompts = load.num_tokens > step.num_sequences + step.num_drafts;
+  const StepCosts& costs = costs_of(had_prompts ? StepKind::kWithPrompts : StepKind::kDecoding);
   double us_per_token = plain_us / static_cast<double>(num_plain);
   if (had_prompts && us_per_token_ > 0) us_per_token = std::min(us_per_token, us_per_token_);
-  const double added_us = costs_.us(load.num_tokens) - costs_.us(load.num_tokens - step.num_drafts);
+  const double added_us = costs.us(load.num_tokens) - costs.us(load.num_tokens - step.num_drafts);
   const double saved_us = static_cast<double>(step.num_further_tokens) * us_per_token - added_us;
   steps_.saved_us += saved_us;
   if (had_prompts) balance_.observe(saved_us, plain_us);
@@ -258,12 +265,13 @@ void Drafter::note_decoding(const Step& step, const StepLoad& load, std::int64_t
   const auto num_sequences = static_cast<double>(step.num_sequences);
   const auto num_further = static_cast<double>(step.num_further_tokens);
   const auto us = static_cast<double>(load.us);
+  decode_costs_.observe(load.num_tokens, us - static_cast<double>(spent_us));
   const double per_token = us / (num_sequences + num_further);
   us_per_token_ += (us_per_token_ == 0 ? 1 : kWeightOfStep) * (per_token - us_per_token_);
   if (step.num_drafts == 0) return plain_costs_.observe(load.num_tokens, us);
   const double plain_us = plain_costs_.us(step.num_sequences);
   if (spent_us > 0 || plain_us == 0) return;
-  const double usual_us = std::min(us, kMostOutlier * costs_.us(load.num_tokens));
+  const double usual_us = std::min(us, kMostOutlier * decode_costs_.us(load.num_tokens));
   balance_.observe(plain_us * (1 + num_further / num_sequences) - usual_us, plain_us);
 }
 

@@ -141,6 +141,18 @@ class Drafter final : public DraftSource {
     std::vector<std::int32_t> followers;  // the tokens of its guesses
   };
 
+  // A prompt's rows cost less than as many drafts, which have logits and attend to pages of their
+  // own, so that the times of steps with prompts say little of those without.
+  enum class StepKind { kDecoding, kWithPrompts };
+  static StepKind kind_of(std::int64_t num_prompt_tokens) {
+    return num_prompt_tokens == 0 ? StepKind::kDecoding : StepKind::kWithPrompts;
+  }
+  // Of all steps, until one without prompts and drafts was measured.
+  const StepCosts& costs_of(StepKind kind) const {
+    const bool is_known = kind == StepKind::kDecoding && plain_costs_.us(1) > 0;
+    return is_known ? decode_costs_ : costs_;
+  }
+
   static std::span<const std::int32_t> output_of(const DraftQuery& query) {
     return query.tokens.subspan(static_cast<std::size_t>(query.num_prompt));
   }
@@ -167,8 +179,8 @@ class Drafter final : public DraftSource {
   std::optional<std::size_t> guess_with_model(std::span<const DraftQuery> queries,
                                               std::int64_t num_prompt_tokens);
   void begin_chains(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens);
-  // Tells model_depth_ what the model's guesses saved in a step of `us`.
-  void note_saving(std::int64_t num_tokens, double us);
+  // Tells model_depth_ what the model's guesses saved in a step of `us`, its passes included.
+  void note_saving(std::int64_t num_tokens, double us, double passes_us);
   // One pass of the model; no guess where it fails.
   StepLoad ask_model();
   void extend_chains(std::span<const DraftQuery> queries, std::optional<std::size_t> only);
@@ -187,14 +199,15 @@ class Drafter final : public DraftSource {
   void add_candidates(std::size_t query, const Proposal& proposal);
   // How many of the candidates, the likeliest first, save the most time in a step of `size` tokens
   // besides them, when a token is worth `us_per_token`.
-  std::size_t best_count(std::int64_t size, double us_per_token) const;
+  std::size_t best_count(std::int64_t size, double us_per_token, const StepCosts& costs) const;
   std::size_t count_paying(std::int64_t num_sequences, std::int64_t num_prompt_tokens) const;
 
   const DrafterOptions options_;
   const std::shared_ptr<TokenArchive> archive_;
   const std::shared_ptr<NearestTexts> nearest_;
   Acceptance acceptance_;
-  StepCosts costs_;
+  StepCosts costs_;         // of all steps
+  StepCosts decode_costs_;  // of those that computed no prompts
   // Of steps that compute neither drafts nor prompts: costs_ takes similar sizes for one, so that a
   // jump between a step without drafts and one with few is not seen there.
   StepCosts plain_costs_;

@@ -96,7 +96,7 @@ void Drafter::propose_after_prompts(std::span<const DraftQuery> queries, std::in
   std::size_t num_taken = candidates_.size();
   if (options_.is_adaptive) {
     sort_candidates();
-    num_taken = best_count(size, us_per_token);
+    num_taken = best_count(size, us_per_token, costs_of(StepKind::kWithPrompts));
   }
   offer(queries, num_taken);
 }

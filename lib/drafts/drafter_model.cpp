@@ -11,6 +11,12 @@
 #include "drafts/drafter.h"
 
 namespace caption::drafts {
+namespace {
+
+// A step counts as at most so many times one without guesses and the passes for them.
+constexpr double kMostPassOutlier = 4;
+
+}  // namespace
 
 // Begins a chain for each sequence for which nothing was found without the model, or for which the
 // model is likelier right.
@@ -43,7 +49,7 @@ void Drafter::begin_chains(std::span<const DraftQuery> queries, std::int64_t num
       step.expected_tokens += all_right;
     }
   }
-  model_depth_.begin(step, model_chains_, costs_);
+  model_depth_.begin(step, model_chains_, costs_of(kind_of(num_prompt_tokens)));
 }
 
 // Drafts are worth no caption: a model that fails is not asked again. A lost device, and a fault of
@@ -99,7 +105,7 @@ void Drafter::extend_chains(std::span<const DraftQuery> queries, std::optional<s
 }
 
 // The saving is relative to a step that has the drafts of the other sources alone.
-void Drafter::note_saving(std::int64_t num_tokens, double us) {
+void Drafter::note_saving(std::int64_t num_tokens, double us, double passes_us) {
   const DraftCounts counts = std::exchange(step_counts_, {});
   const std::int64_t num_queries = std::exchange(num_queries_, 0);
   const auto of_model = static_cast<std::size_t>(model_->source());
@@ -108,11 +114,12 @@ void Drafter::note_saving(std::int64_t num_tokens, double us) {
   const std::int64_t num_accepted =
       std::accumulate(counts.accepted.begin(), counts.accepted.end(), std::int64_t{0});
   if (num_queries == 0 || num_tokens - num_drafts != num_queries) return;  // it computed prompts
-  const double plain_us = costs_.us(num_tokens - counts.computed[of_model]);
+  const double plain_us = costs_of(StepKind::kDecoding).us(num_tokens - counts.computed[of_model]);
   const auto plain_tokens =
       static_cast<double>(num_queries + num_accepted - counts.accepted[of_model]);
   const double worth_us = plain_us * static_cast<double>(num_queries + num_accepted) / plain_tokens;
-  model_depth_.observe_saving(worth_us - us, plain_us);
+  const double usual_us = std::min(us, kMostPassOutlier * (plain_us + passes_us));
+  model_depth_.observe_saving(worth_us - usual_us, plain_us);
 }
 
 std::optional<std::size_t> Drafter::guess_with_model(std::span<const DraftQuery> queries,
@@ -125,10 +132,11 @@ std::optional<std::size_t> Drafter::guess_with_model(std::span<const DraftQuery>
   if (options_.is_adaptive && model_depth_.is_paused()) return std::nullopt;
   begin_chains(queries, num_prompt_tokens);
   if (model_chains_.empty()) return std::nullopt;
+  const StepCosts& costs = costs_of(kind_of(num_prompt_tokens));
   const auto is_open = [](const ModelChain& chain) { return chain.is_open(); };
   bool has_begun = false;
   while (std::any_of(model_chains_.begin(), model_chains_.end(), is_open)) {
-    if (options_.is_adaptive && model_depth_.more(model_chains_, costs_) == 0) break;
+    if (options_.is_adaptive && model_depth_.more(model_chains_, costs) == 0) break;
     extend_chains(queries, std::nullopt);
     has_begun = true;
   }
@@ -139,7 +147,7 @@ std::optional<std::size_t> Drafter::guess_with_model(std::span<const DraftQuery>
   const auto least = std::min_element(
       model_chains_.begin(), model_chains_.end(),
       [](const ModelChain& a, const ModelChain& b) { return a.num_missing < b.num_missing; });
-  if (!model_depth_.begin_trial(*least, costs_)) return std::nullopt;
+  if (!model_depth_.begin_trial(*least, costs)) return std::nullopt;
   const auto index = static_cast<std::size_t>(least - model_chains_.begin());
   extend_chains(queries, index);
   if (least->num_guesses == 0) return std::nullopt;

@@ -73,7 +73,7 @@ class ModelDepth {
   void observe_saving(double saved_us, double plain_us) { balance_.observe(saved_us, plain_us); }
   bool is_paused() const { return balance_.is_paused(); }
 
-  static constexpr double kLeastGain = 0.02;
+  static constexpr double kLeastGain = 0.05;
   static constexpr double kTrialShare = 0.01;
 
  private:

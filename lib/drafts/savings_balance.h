@@ -22,7 +22,7 @@ class SavingsBalance {
   }
   bool is_paused() const { return pause_steps_ > 0; }
 
-  static constexpr double kMostLossSteps = 4;
+  static constexpr double kMostLossSteps = 2;
 
  private:
   double balance_steps_ = 0;  // saved, in steps' times

@@ -84,7 +84,9 @@ void StepCosts::estimate() {
     if (below != nullptr) {
       const double trust = trust_in(c);
       const double more = std::max(0.0, c.estimate - below->estimate);
-      c.estimate = below->estimate + more * trust / (trust + kHalfTrust);
+      // Whole with kFirstTimes observations: less would make every larger step seem cheap for ever.
+      const double share = trust / (trust + kHalfTrust) * (1 + kHalfTrust / kFirstTimes);
+      c.estimate = below->estimate + more * std::min(1.0, share);
     }
     below = &c;
   }

@@ -4,7 +4,7 @@
 #include <system_error>
 #include <utility>
 
-#include "pipeline/internal/caption_ids.h"
+#include "pipeline/caption_ids.h"
 
 namespace caption::pipeline {
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/sha256.h"
-#include "pipeline/internal/caption_ids.h"
+#include "pipeline/caption_ids.h"
 #include "records/file_name.h"
 #include "tensor/copy.h"
 #include "vision/preprocess.h"

@@ -1,4 +1,4 @@
-#include "pipeline/internal/caption_ids.h"
+#include "pipeline/caption_ids.h"
 
 namespace caption::pipeline {
 

@@ -214,6 +214,7 @@ void EngineStage::take(EncodedJob encoded) {
   Job& job = encoded.job;
   recorder_.begin(model_, job);
   for (std::size_t i = 0; i < job.tasks.size(); ++i) {
+    const std::uint64_t topic = topic_of(job.tasks[i]);
     Caption caption{.record = job.record,
                     .task = std::move(job.tasks[i]),
                     .suspicion = job.suspicion,
@@ -229,7 +230,8 @@ void EngineStage::take(EncodedJob encoded) {
     } else {
       const bool has_draft = !encoded.draft_prompts.empty();
       submit(std::move(encoded.requests.at(i)), std::move(caption),
-             {.look = encoded.look,
+             {.topic = topic,
+              .look = encoded.look,
               .prompt = has_draft ? std::move(encoded.draft_prompts.at(i)) : std::nullopt});
     }
   }
@@ -248,10 +250,10 @@ void EngineStage::submit(engine::Request request, Caption caption, DraftInputs d
   }
   caption.engine_ms = engine_share_ms_;
   try {
-    recorder_.show(caption.record, request);
+    recorder_.show(caption.record, request, drafts);
     const engine::RequestId id = engine_.submit(std::move(request));
     if (drafter_ && drafts.look) {
-      drafter_->begin(static_cast<std::int64_t>(id), topic_of(caption.task), *drafts.look);
+      drafter_->begin(static_cast<std::int64_t>(id), drafts.topic, *drafts.look);
     }
     running_.emplace(id, std::move(caption));
     if (drafts.prompt.has_value()) begin_draft(id, *std::move(drafts.prompt));

@@ -32,6 +32,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -131,6 +132,13 @@ struct DraftOptions {
   std::shared_ptr<drafts::LayerChoice> layers = nullptr;
 };
 
+// What drafts of a caption are made from.
+struct DraftInputs {
+  std::uint64_t topic = 0;                // equal for captions of one prompt and adapter
+  std::optional<drafts::Sketch> look;     // of the clip, with Method::kArchive
+  std::optional<engine::Request> prompt;  // that of the draft model, if it has one
+};
+
 // Cache of vision tokens on disk, for later runs over the same clips.
 struct VisionCacheOptions {
   std::filesystem::path folder = {};  // empty: no cache
@@ -174,8 +182,12 @@ struct Options {
   std::atomic<bool>* stop = nullptr;
   // Called with each request before an engine gets it, which it may change, and the record that its
   // caption will complete: video, id, prompt and adapter are set. May be empty. This function and
-  // the next one are called by one thread at a time; with one replica, by run()'s.
+  // the next two are called by one thread at a time; with one replica, by run()'s.
   std::function<void(const records::Record& record, engine::Request& request)> on_request = {};
+  // Called after on_request with what the drafts of its caption are made from, as on_request is.
+  std::function<void(const records::Record& record, const engine::Request& request,
+                     const DraftInputs& drafts)>
+      on_draft_inputs = {};
   // Called after every engine step and every record.
   std::function<void(const Progress&)> on_progress;
   // Reads a clip, and checks before hashing that a file without a video suffix is a video. Tests

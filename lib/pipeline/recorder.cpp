@@ -105,10 +105,12 @@ void Recorder::require_sound_model(const records::Record& record, const Error& e
                   error.what() + "); nothing was captioned");
 }
 
-void Recorder::show(const records::Record& record, engine::Request& request) {
-  if (!options_.on_request) return;
+void Recorder::show(const records::Record& record, engine::Request& request,
+                    const DraftInputs& drafts) {
+  if (!options_.on_request && !options_.on_draft_inputs) return;
   const std::lock_guard lock(mutex_);
-  options_.on_request(record, request);
+  if (options_.on_request) options_.on_request(record, request);
+  if (options_.on_draft_inputs) options_.on_draft_inputs(record, request, drafts);
 }
 
 void Recorder::note(std::size_t replica, const engine::Engine& engine) {

@@ -215,6 +215,14 @@ TEST_SUITE("app/drafts") {
     }
   }
 
+  TEST_CASE("a run with beams says that they have no drafts") {
+    const Finished beams =
+        caption({"--drafts", "ngram", "--num-beams", "2", "--limit", "1", "--frames", "2"});
+    CHECK(beams.exit_code == 0);
+    CHECK(beams.err.find("run: --drafts ngram has no effect: beams have no drafts") !=
+          std::string::npos);
+  }
+
   TEST_CASE("captions with drafts are those without, greedy and drawn") {
     const std::vector<Arguments> generations = {
         {"--frames", "2", "--max-num-seqs", "1"},

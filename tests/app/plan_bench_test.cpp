@@ -379,6 +379,8 @@ TEST_SUITE("app/bench") {
         {"bench", "--shape", "demo", "--price", "drafts", "--draft-model", "x", "--drafts",
          "model"},
         {"bench", "--shape", "demo", "--price", "drafts", "--drafts", "model"},
+        {"bench", "--shape", "demo", "--price", "drafts", "--kernels"},
+        {"bench", "--shape", "demo", "--price", "drafts", "--references", "x.jsonl"},
         {"bench", "--shape", "demo", "--price", "drafts", "--num-beams", "2"},
         {"bench", "--shape", "demo", "--price", "drafts", "--max-num-seqs", "4"},
         {"bench", "--shape", "demo", "--price", "drafts", "--output-tokens", "3"},

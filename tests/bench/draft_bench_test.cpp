@@ -59,6 +59,17 @@ TEST_SUITE("bench/draft_bench") {
     CHECK(json.get_string("model", "") == "tiny");
     CHECK(json.get_objects("rows").size() == 4);
   }
+
+  TEST_CASE("the table says how much runs of the same work without drafts differed") {
+    std::vector<DraftRow> rows(3);
+    for (DraftRow& row : rows) row.batch = 1;
+    rows[0].plain_tokens_per_s = 50;
+    rows[1].plain_tokens_per_s = 100;
+    rows[2].plain_tokens_per_s = 130;
+    CHECK(to_table("tiny", rows).find("0.50 to 1.3 of its median speed") != std::string::npos);
+    rows.resize(1);
+    CHECK(to_table("tiny", rows).find("scatter") == std::string::npos);
+  }
 }
 
 }  // namespace

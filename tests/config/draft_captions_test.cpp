@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -44,6 +45,13 @@ TEST_SUITE("config/draft_captions") {
     CHECK(earlier_captions(records) == Captions{"one"});
     CHECK(earlier_captions(references).empty());
     CHECK(earlier_captions(records + ".none").empty());
+  }
+
+  TEST_CASE("a file that is no text is refused by its beginning, however large it is") {
+    const std::string large = file("large.bin", std::string(100, 'x') + '\0');
+    std::filesystem::resize_file(large, std::uintmax_t{1} << 40);  // sparse; cannot be read whole
+    CHECK_THROWS_WITH_AS(known({large}), doctest::Contains("is no text"), Error);
+    std::filesystem::remove(large);
   }
 
   TEST_CASE("reading ends when the run is stopped") {

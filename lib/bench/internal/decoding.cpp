@@ -1,11 +1,14 @@
 #include "bench/internal/decoding.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/figures.h"
 #include "base/math.h"
+#include "bench/statistics.h"
 
 namespace caption::bench {
 
@@ -41,6 +44,25 @@ Decoding decode_together(
     decoding.outputs.push_back(std::move(completion.output_ids));
   }
   return decoding;
+}
+
+std::string describe_scatter(const std::vector<std::pair<std::int32_t, double>>& plain) {
+  std::map<std::int32_t, std::vector<double>> speeds;
+  for (const auto& [batch, speed] : plain) speeds[batch].push_back(speed);
+  double least = 1;
+  double most = 1;
+  for (const auto& [batch, of_batch] : speeds) {
+    const double usual = median(of_batch);
+    for (const double speed : of_batch) {
+      if (usual <= 0) continue;
+      least = std::min(least, speed / usual);
+      most = std::max(most, speed / usual);
+    }
+  }
+  if (least == most) return {};
+  return "\nscatter: the same work without drafts ran at " + format_number(least, 2) + " to " +
+         format_number(most, 2) +
+         " of its median speed, and ratios scatter as much; --repeat N gives medians\n";
 }
 
 }  // namespace caption::bench

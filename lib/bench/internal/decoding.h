@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -19,6 +21,11 @@ struct Decoding {
   std::int64_t num_accepted = 0;
   std::vector<Ids> outputs;  // whole, in the order of submission
 };
+
+// A sentence on how much the same work without drafts differed between runs, in which ratios of
+// single runs differ as well; `plain` are pairs of a number of sequences and the speeds of these
+// runs. Empty for fewer than two runs of each.
+std::string describe_scatter(const std::vector<std::pair<std::int32_t, double>>& plain);
 
 // Runs the requests to their ends. `on_submit` is called with the number of each (DraftQuery) when
 // it is submitted, and with it; may be empty. Throws the error of a request that failed.

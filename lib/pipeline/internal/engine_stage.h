@@ -43,11 +43,6 @@ class EngineStage {
   bool waits_for_batch() const;
   bool take_jobs();
   void take(EncodedJob encoded);
-  // What drafts of a caption are made from.
-  struct DraftInputs {
-    std::optional<drafts::Sketch> look;     // of the clip, with Shared::nearest
-    std::optional<engine::Request> prompt;  // that of the draft model, if it has one
-  };
   void submit(engine::Request request, Caption caption, DraftInputs drafts);
   void begin_draft(engine::RequestId id, engine::Request prompt);
   void open_draft(const Replica& replica, const engine::EngineOptions& options);

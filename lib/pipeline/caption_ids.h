@@ -1,4 +1,4 @@
-// pipeline/internal/caption_ids.h: a caption as a model writes it.
+// pipeline/caption_ids.h: a caption as a model writes it.
 #pragma once
 
 #include <cstdint>

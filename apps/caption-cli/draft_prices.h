@@ -1,0 +1,16 @@
+// apps/caption-cli/draft_prices.h: what drafts save, for `bench VIDEOS --price drafts`.
+#pragma once
+
+#include "bench/price_report.h"
+#include "video_runs.h"
+
+namespace caption::cli {
+
+inline constexpr int kRoundsPerRepeat = 8;
+
+// Captions the clips once with each method, which gives captions and their scores. Then repeats the
+// engine's part in rounds in which the methods take turns (bench/draft_replay.h), kRoundsPerRepeat
+// for each of bench.wanted.repeat.
+bench::PriceReport price_drafts(const VideoBench& bench, const OpenedModel& opened);
+
+}  // namespace caption::cli
