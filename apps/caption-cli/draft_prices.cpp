@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "bench/draft_replay.h"
 #include "config/choices.h"
+#include "config/resolve.h"
 #include "drafts/layer_choice.h"
+#include "kv/page_pool.h"
 #include "option_prices.h"
 #include "pipeline/caption_ids.h"
 #include "price_comparison.h"
@@ -89,6 +91,23 @@ std::unique_ptr<engine::DraftDecoder> make_draft_decoder(const OpenedModel& open
       pipeline::match_draft(*opened.model, *opened.draft));
 }
 
+// KV memory of each of several engines: a part of the run's, and no less than a full batch of the
+// longest requests takes, as long as the run has it.
+std::int64_t kv_bytes_of_part(const OpenedModel& opened, const RecordedRequests& recorded,
+                              std::size_t num_parts) {
+  const engine::EngineOptions& engine = opened.options.engine;
+  std::int64_t most_tokens = 0;
+  for (const bench::ReplayedRequest& replayed : recorded.requests()) {
+    const engine::Request& request = replayed.request;
+    most_tokens = std::max(most_tokens, std::ssize(request.prompt_ids) +
+                                            std::int64_t{request.sampling.max_new_tokens});
+  }
+  const std::int64_t wanted = engine.max_num_seqs * kv::pages_for_tokens(most_tokens) *
+                              config::kv_page_bytes(opened.preset, opened.model->decoder().spec());
+  return std::max(engine.kv_cache_bytes / static_cast<std::int64_t>(num_parts),
+                  std::min(engine.kv_cache_bytes, wanted));
+}
+
 // Runs the pipeline once with each method, and the engines in turns.
 class DraftPricing {
  public:
@@ -150,7 +169,7 @@ std::vector<bench::ReplayedRow> DraftPricing::replay() {
   }
   bench::ReplayOptions replay;
   replay.engine = options_.engine;
-  replay.engine.kv_cache_bytes /= static_cast<std::int64_t>(methods_.size());
+  replay.engine.kv_cache_bytes = kv_bytes_of_part(opened_, recorded_, methods_.size());
   replay.engine.host_pages_bytes /= static_cast<std::int64_t>(methods_.size());
   replay.num_rounds = kRoundsPerRepeat * bench_.wanted.repeat;
   replay.nearest_bytes = options_.drafts.max_archive_bytes / 32;

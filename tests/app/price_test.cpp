@@ -195,6 +195,14 @@ TEST_SUITE("app/price") {
     CHECK(contains(wrong.err, "/no/such/model"));
   }
 
+  TEST_CASE("prices of drafts need no more memory than a run of one sequence") {
+    const TemporaryFolder folder;
+    const Finished finished = run_bench({"city-000-h264.mp4"},
+                                        {"--price", "drafts", "--max-num-seqs", "1", "--json", "-"},
+                                        folder.path());
+    CHECK(rows_of(finished).size() >= 4);
+  }
+
   TEST_CASE("no table is kept of fewer positions than were wanted, or without every clip") {
     const TemporaryFolder folder;
     const Finished few = run_bench({"city-000-h264.mp4"}, {"--price", "weights"}, folder.path());
