@@ -152,7 +152,10 @@ std::string legend(const PriceReport& report) {
   if (are_replayed(report)) {
     text += "speeds: medians of " + std::to_string(base.replayed->rounds.size()) +
             " rounds in which the engines of all rows take turns; ratios: medians of those of the "
-            "rounds,\nwith 95 % intervals (the least and the greatest for fewer than 6 rounds)\n";
+            "rounds,\nwith 95 % intervals (the least and the greatest for fewer than 6 rounds); all "
+            "else: of one run over the clips, before the rounds\n"
+            "drafts of the model itself: a run too short to find which layers to leave out pays for "
+            "the search in each round\n";
     for (const PriceRow& row : report.rows) {
       if (!row.replayed->outputs_are_equal) text += "\"" + row.name + "\": OUTPUTS DIFFER\n";
     }

@@ -26,8 +26,9 @@ std::string describe_drafts(const DraftCounts& counts, const DraftedSteps& steps
          format_percent(static_cast<double>(steps.with_drafts) / static_cast<double>(steps.all)) +
          " of the engine's steps, which ";
   const double saved_s = steps.saved_us / 1e6;
-  return out + (saved_s < 0 ? "cost about " : "saved about ") + format_number(std::abs(saved_s)) +
-         " s";
+  const std::string time = format_number(std::abs(saved_s)) + " s";
+  return out + (saved_s < 0 ? "cost about " + time + " with all passes and searches for guesses"
+                            : "saved about " + time);
 }
 
 }  // namespace caption::drafts
