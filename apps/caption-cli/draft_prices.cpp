@@ -78,16 +78,10 @@ std::vector<config::DraftMethod> methods_of(const OpenedModel& opened) {
 
 std::unique_ptr<engine::DraftDecoder> make_draft_decoder(const OpenedModel& opened, Stream& stream,
                                                          const engine::EngineOptions& options) {
-  const auto share = static_cast<double>(opened.draft->weight_bytes()) /
-                     static_cast<double>(std::max<std::int64_t>(1, opened.model->weight_bytes()));
   return std::make_unique<engine::DraftDecoder>(
       opened.draft->decoder(), stream,
-      engine::DraftDecoderOptions{
-          .max_num_seqs = options.max_num_seqs,
-          .max_num_batched_tokens = options.max_num_batched_tokens,
-          .kv_cache_bytes = draft_kv_cache_bytes(opened, options.kv_cache_bytes),
-          .kv_dtype = options.kv_dtype,
-          .relative_cost = share > 0 ? share : 1},
+      pipeline::draft_decoder_options(*opened.model, *opened.draft, options,
+                                      draft_kv_cache_bytes(opened, options.kv_cache_bytes)),
       pipeline::match_draft(*opened.model, *opened.draft));
 }
 
@@ -136,7 +130,6 @@ class DraftPricing {
   pipeline::Options options_;
   RecordedRequests recorded_;
   std::vector<bench::ReplayedMethod> methods_;
-  std::int64_t num_runs_ = 0;
 };
 
 // Self-drafts leave out the layers that the pipeline's run has found.
@@ -172,8 +165,8 @@ std::vector<bench::ReplayedRow> DraftPricing::replay() {
   replay.engine.kv_cache_bytes = kv_bytes_of_part(opened_, recorded_, methods_.size());
   replay.engine.host_pages_bytes /= static_cast<std::int64_t>(methods_.size());
   replay.num_rounds = kRoundsPerRepeat * bench_.wanted.repeat;
-  replay.nearest_bytes = options_.drafts.max_archive_bytes / 32;
-  replay.archive_bytes = options_.drafts.max_archive_bytes - replay.nearest_bytes;
+  replay.nearest_bytes = options_.drafts.nearest_bytes();
+  replay.archive_bytes = options_.drafts.archive_bytes();
   for (const std::string& caption : options_.drafts.known_captions) {
     replay.known_texts.push_back(pipeline::caption_ids(*opened_.model, caption));
   }

@@ -9,8 +9,8 @@ namespace caption::cli {
 inline constexpr int kRoundsPerRepeat = 8;
 
 // Captions the clips once with each method, which gives captions and their scores. Then repeats the
-// engine's part in rounds in which the methods take turns (bench/draft_replay.h), kRoundsPerRepeat
-// for each of bench.wanted.repeat.
+// engine's part in rounds in which the methods take turns (bench/draft_replay.h): kRoundsPerRepeat
+// times bench.wanted.repeat rounds. Throws as price_options().
 bench::PriceReport price_drafts(const VideoBench& bench, const OpenedModel& opened);
 
 }  // namespace caption::cli

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "price_comparison.h"
 
@@ -66,7 +67,11 @@ std::int64_t warm_up(const VideoBench& bench, const OpenedModel& opened) {
   log_info("bench", "prices, a run to warm up");
   std::vector<records::Record> records;
   const bench::VideoRun warm = run_once(bench, opened, opened.options, records);
-  return warm.prompt_tokens / std::max<std::int64_t>(1, warm.num_captions);
+  if (warm.num_captions == 0) {
+    throw Error(ErrorCode::kDecode,
+                "bench: no clip could be captioned, so that there is nothing to compare");
+  }
+  return warm.prompt_tokens / warm.num_captions;
 }
 
 bench::PriceReport price_options(const VideoBench& bench, const OpenedModel& opened) {

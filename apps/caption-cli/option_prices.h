@@ -13,11 +13,12 @@ namespace caption::cli {
 inline constexpr std::int64_t kEncodedBytes = 1LL << 30;
 
 // One run, so that the first row, to which the others are compared, does not pay for what is read
-// once. Returns the mean prompt tokens of a caption.
+// once. Returns the mean prompt tokens of a caption. Throws Error(kDecode) when no clip could be
+// captioned.
 std::int64_t warm_up(const VideoBench& bench, const OpenedModel& opened);
 
 // Captions the clips with each setting of the option bench.wanted.price, which is one of the
-// engine's: interleaved runs, after one to warm up.
+// engine's: interleaved runs, after one to warm up. Throws as warm_up().
 bench::PriceReport price_options(const VideoBench& bench, const OpenedModel& opened);
 
 }  // namespace caption::cli

@@ -32,16 +32,16 @@ pipeline::Options make_options(const config::Preset& preset, const Machine& mach
 
 // The prompts with their texts. Throws Error(kUsage) for one with which no clip could be captioned.
 std::vector<pipeline::Prompt> fitting_prompts(std::vector<pipeline::Prompt> prompts,
-                                              const config::Preset& preset,
-                                              model::CaptionModel& model,
-                                              const std::vector<pipeline::Example>& examples) {
+                                              const OpenedModel& opened) {
   std::vector<model::Conversation> conversations;
   for (pipeline::Prompt& prompt : prompts) {
-    if (prompt.text.empty()) prompt.text = model.default_prompt();
-    conversations.push_back(
-        pipeline::conversation_of(preset.generation.system, examples, prompt.text));
+    if (prompt.text.empty()) prompt.text = opened.model->default_prompt();
+    conversations.push_back(pipeline::conversation_of(opened.preset.generation.system,
+                                                      opened.options.examples, prompt.text));
   }
-  config::require_fitting_prompts(preset, model, conversations);
+  config::require_fitting_prompts(opened.preset, *opened.model, conversations);
+  config::require_fitting_pages(opened.preset, *opened.model, opened.draft.get(), conversations,
+                                opened.options.engine.kv_cache_bytes);
   return prompts;
 }
 
@@ -113,8 +113,7 @@ OpenedModel open_for_bench(const VideoBench& bench, const config::Preset& preset
         config::open_draft_model(bench.context, preset, bench.locations, *opened.model);
   }
   opened.options = make_options(opened.preset, bench.machine, opened);
-  opened.options.prompts =
-      fitting_prompts(bench.prompts, opened.preset, *opened.model, opened.options.examples);
+  opened.options.prompts = fitting_prompts(bench.prompts, opened);
   return opened;
 }
 

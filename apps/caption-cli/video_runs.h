@@ -46,7 +46,7 @@ struct OpenedModel {
 // captioned.
 OpenedModel open_for_bench(const VideoBench& bench, const config::Preset& preset);
 
-// Memory of the draft model's pages beside so much for the model's.
+// Bytes of the draft model's KV pages, as many as the model has in `kv_cache_bytes`.
 std::int64_t draft_kv_cache_bytes(const OpenedModel& opened, std::int64_t kv_cache_bytes);
 
 // On what the figures depend besides model and machine: `8 frames a clip (arange), prompt "..."`.

@@ -47,12 +47,12 @@ struct ReplayedMethod {
 };
 
 struct ReplayOptions {
-  engine::EngineOptions engine;  // of each method, but for what is about drafts
+  engine::EngineOptions engine;  // each method has these, and its own drafts
   int num_rounds = 1;
   std::int64_t tokens_per_turn = 256;
-  std::uint64_t seed = kDefaultSeed;  // of the orders
-  // Method::kArchive: bytes of the archive, of the texts of nearest things, and the texts known
-  // before, from the least to the most useful.
+  std::uint64_t seed = kDefaultSeed;  // orders of turns are drawn with it
+  // Method::kArchive: the memory of TokenArchive and of NearestTexts, and the texts that the
+  // archive holds at the start of a round, from the least to the most useful.
   std::int64_t archive_bytes = 64LL << 20;
   std::int64_t nearest_bytes = 2LL << 20;
   std::vector<std::vector<std::int32_t>> known_texts = {};
@@ -61,9 +61,9 @@ struct ReplayOptions {
 
 // One method's figures.
 struct ReplayedRow {
-  std::vector<engine::EngineStats> rounds;  // of each round's engine
-  std::int64_t num_output_tokens = 0;       // of all requests
-  bool outputs_are_equal = true;            // in all rounds, to those of the first method
+  std::vector<engine::EngineStats> rounds;  // one engine a round
+  std::int64_t num_output_tokens = 0;       // all requests give as many
+  bool outputs_are_equal = true;            // those of the first method in every round
 
   // The speed relative to `base`: of all steps, and of those that computed no prompts.
   MedianInterval speed_ratio(const ReplayedRow& base) const;

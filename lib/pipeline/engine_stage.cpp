@@ -107,16 +107,10 @@ EngineStage::EngineStage(const Replica& replica, const engine::EngineOptions& op
 
 void EngineStage::open_draft(const Replica& replica, const engine::EngineOptions& options) {
   model::CaptionModel& draft = *replica.draft;
-  const auto share = static_cast<double>(draft.weight_bytes()) /
-                     static_cast<double>(std::max<std::int64_t>(1, model_.weight_bytes()));
   draft_stream_.emplace(draft.context(), pool_);
   draft_decoder_.emplace(
       draft.decoder(), *draft_stream_,
-      engine::DraftDecoderOptions{.max_num_seqs = options.max_num_seqs,
-                                  .max_num_batched_tokens = options.max_num_batched_tokens,
-                                  .kv_cache_bytes = replica.draft_kv_cache_bytes,
-                                  .kv_dtype = options.kv_dtype,
-                                  .relative_cost = share > 0 ? share : 1},
+      draft_decoder_options(model_, draft, options, replica.draft_kv_cache_bytes),
       match_draft(model_, draft));
 }
 

@@ -22,19 +22,14 @@ std::unique_ptr<VisionCache> open_cache(model::CaptionModel& model, const Option
   return std::make_unique<VisionCache>(options.vision_cache, model);
 }
 
-// The part of the archive's bytes that is for captions of the run with their clips' looks: the last
-// 2,500 or so, since each caption is compared with all of them.
-std::int64_t nearest_bytes(const Options& options) { return options.drafts.max_archive_bytes / 32; }
-
 std::shared_ptr<drafts::NearestTexts> open_nearest(const Options& options) {
   if (options.drafts.how.method != drafts::Method::kArchive) return nullptr;
-  return std::make_shared<drafts::NearestTexts>(nearest_bytes(options));
+  return std::make_shared<drafts::NearestTexts>(options.drafts.nearest_bytes());
 }
 
 std::shared_ptr<drafts::TokenArchive> make_archive(const Options& options) {
   if (options.drafts.how.method != drafts::Method::kArchive) return nullptr;
-  return std::make_shared<drafts::TokenArchive>(options.drafts.max_archive_bytes -
-                                                nearest_bytes(options));
+  return std::make_shared<drafts::TokenArchive>(options.drafts.archive_bytes());
 }
 
 // Takes the frames out of the examples, so that they can be freed when they are encoded.
@@ -287,6 +282,19 @@ text::VocabularyMatch match_draft(const model::CaptionModel& model,
                                   const model::CaptionModel& draft) {
   return text::match_vocabularies(model.tokenizer(), model.eos_ids(), draft.tokenizer(),
                                   draft.eos_ids());
+}
+
+engine::DraftDecoderOptions draft_decoder_options(const model::CaptionModel& model,
+                                                  const model::CaptionModel& draft,
+                                                  const engine::EngineOptions& engine,
+                                                  std::int64_t kv_cache_bytes) {
+  const auto share = static_cast<double>(draft.weight_bytes()) /
+                     static_cast<double>(std::max<std::int64_t>(1, model.weight_bytes()));
+  return {.max_num_seqs = engine.max_num_seqs,
+          .max_num_batched_tokens = engine.max_num_batched_tokens,
+          .kv_cache_bytes = kv_cache_bytes,
+          .kv_dtype = engine.kv_dtype,
+          .relative_cost = share > 0 ? share : 1};
 }
 
 Outcome run(std::span<const Replica> replicas, const InputList& inputs, Options options,

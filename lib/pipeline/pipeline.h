@@ -41,6 +41,7 @@
 #include "base/open_file.h"
 #include "drafts/drafter.h"
 #include "drafts/layer_choice.h"
+#include "engine/draft_decoder.h"
 #include "engine/engine.h"
 #include "model/caption_model.h"
 #include "pipeline/adapters.h"
@@ -125,11 +126,17 @@ struct DraftOptions {
   drafts::DrafterOptions how = {.method = drafts::Method::kNone};
   // Method::kArchive: captions known before the run, from the least to the most useful.
   std::vector<std::string> known_captions = {};
-  std::int64_t max_archive_bytes = 64LL << 20;  // of the tokens of all captions
+  std::int64_t max_archive_bytes = 64LL << 20;  // archive_bytes() and nearest_bytes() together
   DraftReads model_reads = DraftReads::kVideo;
   // Method::kSelf: the layers left out, or how they are kept when they are found. Null: they are
   // found in this run, and for it alone.
   std::shared_ptr<drafts::LayerChoice> layers = nullptr;
+
+  // Memory for captions of the run with their clips' looks: the last 2,500 or so, since each caption
+  // is compared with all of them.
+  std::int64_t nearest_bytes() const { return max_archive_bytes / 32; }
+  // Memory for the tokens of all captions.
+  std::int64_t archive_bytes() const { return max_archive_bytes - nearest_bytes(); }
 };
 
 // What drafts of a caption are made from.
@@ -239,6 +246,13 @@ struct Replica {
 // Throws Error(kUsage) when the draft model's vocabulary lacks a token of the model's.
 text::VocabularyMatch match_draft(const model::CaptionModel& model,
                                   const model::CaptionModel& draft);
+
+// The options of the draft model's side of an engine with these options, with `kv_cache_bytes` of
+// pages for the draft model.
+engine::DraftDecoderOptions draft_decoder_options(const model::CaptionModel& model,
+                                                  const model::CaptionModel& draft,
+                                                  const engine::EngineOptions& engine,
+                                                  std::int64_t kv_cache_bytes);
 
 // Returns when every input has its record, or earlier as Outcome::ending tells. No other thread may
 // use the models during the call; they are equal but for their devices. The frames of examples that

@@ -195,12 +195,23 @@ TEST_SUITE("app/price") {
     CHECK(contains(wrong.err, "/no/such/model"));
   }
 
-  TEST_CASE("prices of drafts need no more memory than a run of one sequence") {
+  TEST_CASE("drafts are priced in the memory of a run, or refused in a sentence") {
     const TemporaryFolder folder;
     const Finished finished = run_bench({"city-000-h264.mp4"},
                                         {"--price", "drafts", "--max-num-seqs", "1", "--json", "-"},
                                         folder.path());
     CHECK(rows_of(finished).size() >= 4);
+    const std::string broken = (folder.path() / "broken.mp4").string();
+    write_text(broken, "no video");
+    const Finished none = run_cli({"bench", broken, "--price", "drafts"}, "",
+                                  {{"XDG_CACHE_HOME", folder.path().string()}});
+    CHECK(none.exit_code == 1);
+    CHECK(none.out.empty());
+    CHECK(contains(none.err, "no clip could be captioned"));
+    const Finished little = run_bench(
+        {"city-000-h264.mp4"}, {"--price", "drafts", "--kv-cache-bytes", "200k"}, folder.path());
+    CHECK(little.exit_code == 2);
+    CHECK(contains(little.err, "raise it to at least"));
   }
 
   TEST_CASE("no table is kept of fewer positions than were wanted, or without every clip") {

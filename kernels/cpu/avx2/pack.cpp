@@ -20,7 +20,7 @@ constexpr std::int64_t kCompetingBytes = 2048;
 // Parts of a panel's rows, one after another in memory.
 class GatheredRows {
  public:
-  static constexpr std::int64_t kBytes = 2 * kLineBytes;  // of each row
+  static constexpr std::int64_t kBytes = 2 * kLineBytes;  // a part of a row
 
   GatheredRows() {
     for (std::int64_t n = 0; n < kPanelColumns; ++n) rows_[n] = bytes_ + n * kBytes;

@@ -115,8 +115,8 @@ void pack_columns_of_panel(const std::uint8_t* from, std::int64_t stride_bytes, 
              PairOfPanels(columns[2], columns[3]).first);
 }
 
-// Packs `count` columns, at most kBlock, of two panels. Lines of the second panel wait until those
-// of the first are written: written in turn they took twice the time.
+// Packs `count` columns, at most kBlock, of two panels. The lines of the first panel are written
+// before those of the second: when lines of both were written in turn, packing took twice the time.
 void pack_columns_of_panels(const std::uint8_t* from, std::int64_t stride_bytes, std::int64_t count,
                             std::uint8_t* to, std::int64_t panel_bytes) {
   __m256i second[kBlock / 2];

@@ -54,8 +54,8 @@ struct StepWords {
   __m256i a[kQuarterWords], b[kQuarterWords], c[kQuarterWords], d[kQuarterWords];
 };
 
-constexpr std::int64_t kStepBytes = 16;                       // of a row
-constexpr std::int64_t kStepTo = kPanelColumns * kStepBytes;  // of all rows
+constexpr std::int64_t kStepBytes = 16;                       // a step packs so much of a row
+constexpr std::int64_t kStepTo = kPanelColumns * kStepBytes;  // and so much of all rows
 
 // Fetches as many bytes as 16 of each row are, into the second-level cache. Returns where the next
 // ones begin.
