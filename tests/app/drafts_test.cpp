@@ -95,7 +95,7 @@ TEST_SUITE("app/drafts") {
     const std::string of_text =
         make_preset(folder.path() / "text.yaml", "  draft_video: false\n  num_draft_tokens: 3\n");
     const std::vector<Arguments> generations = {
-        {"--frames", "2", "--max-num-seqs", "1"},
+        {"--frames", "2", "--limit", "6", "--max-num-seqs", "1"},
         {"--frames", "2", "--limit", "6", "--batching", "static", "--stop", "\xEB\x8B\xA4."},
         {"--frames", "2", "--limit", "6", "--temperature", "0.9", "--seed", "7",
          "--repetition-penalty", "1.1"}};

@@ -1,6 +1,7 @@
 // tests/app/process.h: runs the binary under test as a child process.
 #pragma once
 
+#include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -53,3 +54,13 @@ std::filesystem::path sample_video(const std::string& name);
 std::vector<std::filesystem::path> sample_videos();
 
 }  // namespace caption::test
+
+// CAPTURE shows a command's arguments with spaces between them.
+template <>
+struct doctest::StringMaker<std::vector<std::string>> {
+  static doctest::String convert(const std::vector<std::string>& arguments) {
+    std::string text;
+    for (const std::string& argument : arguments) text += (text.empty() ? "" : " ") + argument;
+    return text.c_str();
+  }
+};
