@@ -125,6 +125,28 @@ TEST_SUITE("engine/device_tokens") {
     CHECK(calls_of(profile, "sampling") == 12);
   }
 
+  TEST_CASE("the device finds the candidates of all beams of a step in one call") {
+    Room room;
+    Profile profile;
+    room.stream.set_profile(&profile);
+    const sampling::SamplingParams beams{.repetition_penalty = 1.3,
+                                         .no_repeat_ngram_size = 2,
+                                         .min_new_tokens = 2,
+                                         .max_new_tokens = 5,
+                                         .stop_ids = {3, 9, 20},
+                                         .num_beams = 3,
+                                         .early_stopping = sampling::EarlyStopping::kNever};
+    sampling::SamplingParams of_output = beams;
+    of_output.counts_prompt = false;
+    of_output.num_beams = 2;
+    check_outputs(room, options_with_pages(40),
+                  {text_request(3, beams), text_request(30, of_output),
+                   text_request(9, {.max_new_tokens = 4})});
+    const bool on_host = room.stream.device() == Device::kCpu;
+    CHECK(calls_of(profile, "beam_candidates") == 5);
+    CHECK(calls_of(profile, "sampling") == (on_host ? 4 : 0));
+  }
+
   TEST_CASE("rows that the host needs share steps with rows that it does not") {
     for (const BatchMode batching : {BatchMode::kContinuous, BatchMode::kStatic}) {
       CAPTURE(static_cast<int>(batching));
