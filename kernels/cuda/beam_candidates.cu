@@ -95,11 +95,6 @@ CAPTION_DEVICE double scaled_logarithm(std::uint64_t x) {
   return exponent * kLn2 + 2 * f * p;
 }
 
-CAPTION_DEVICE std::uint64_t sum_of_warp_64(std::uint64_t x) {
-  for (int mask = 16; mask > 0; mask /= 2) x += shuffle_64(x, lane_index() ^ mask);
-  return x;
-}
-
 // The threads of a block at work on its row. All of them call its functions. A key has the rank of
 // a number in its upper half and the complement of the id in its lower: of equal numbers the lower
 // id has the greater key. 0 is the key of no id.
@@ -154,6 +149,25 @@ struct BeamScores {
     return static_cast<std::uint64_t>(rank) << 32 | ~static_cast<std::uint32_t>(id);
   }
 
+  // The numbers of all threads in one; those of warps without logits do not count.
+  template <class Combine>
+  CAPTION_DEVICE std::uint64_t combined(std::uint64_t own, Combine combine) const {
+    constexpr int kLogitsOfWarp = 32 * kCount;
+    const int needed = (p.vocab + kLogitsOfWarp - 1) / kLogitsOfWarp;
+    const int num_warps = needed < kBeamWarps ? needed : kBeamWarps;
+    if (warp_index() < num_warps) {
+      for (int mask = 16; mask > 0; mask /= 2) {
+        own = combine(own, shuffle_64(own, lane_index() ^ mask));
+      }
+    }
+    sync_block();  // what is in of_warp has been read
+    if (lane_index() == 0) shared.of_warp[warp_index()] = own;
+    sync_block();
+    std::uint64_t all = shared.of_warp[0];
+    for (int warp = 1; warp < num_warps; ++warp) all = combine(all, shared.of_warp[warp]);
+    return all;
+  }
+
   // The largest logit, the first of those that are refused.
   CAPTION_DEVICE std::uint64_t greatest_logit() const {
     std::uint64_t own = 0;
@@ -161,10 +175,7 @@ struct BeamScores {
       const std::uint64_t key = key_of(rank_of(x), id);
       own = key > own ? key : own;
     });
-    own = greatest_of_warp_64(own);
-    if (lane_index() == 0) shared.of_warp[warp_index()] = own;
-    sync_block();
-    return greatest_of_warp_64(shared.of_warp[lane_index()]);
+    return combined(own, [](std::uint64_t a, std::uint64_t b) { return a > b ? a : b; });
   }
 
   // The sum of 2^44 e^(x - greatest).
@@ -175,11 +186,7 @@ struct BeamScores {
       x -= max;
       own += static_cast<std::uint64_t>(scaled_exponential(x > -31.0F ? x : -31.0F));
     });
-    own = sum_of_warp_64(own);
-    sync_block();  // the greatest of the warps have been read
-    if (lane_index() == 0) shared.of_warp[warp_index()] = own;
-    sync_block();
-    return sum_of_warp_64(shared.of_warp[lane_index()]);
+    return combined(own, [](std::uint64_t a, std::uint64_t b) { return a + b; });
   }
 
   CAPTION_DEVICE std::uint64_t score_key(int id, float x) const {

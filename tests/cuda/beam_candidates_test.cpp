@@ -147,15 +147,15 @@ TEST_CASE("as many candidates as there may be") {
 }
 
 TEST_CASE("when more scores reach a bound than the list holds, a greater bound is found") {
-  // The greatest logits are all of the same 16 threads, so that the bound of the threads' best is
-  // low: 16 * 80 logits are above it. The CPU finds the order of the ids among equal ones.
-  constexpr std::int64_t kVocab = 81920;
+  // The greatest logits are all of the same 63 threads, so that the bound of the threads' best is
+  // low: 63 * 20 logits are above it, many of them equal.
+  constexpr std::int64_t kVocab = 5 * 4096;
   BeamBatch batch{.logits = Tensor::zeros(DType::kF32, {1, kVocab}), .rows = {}, .ids = {0}};
   for (std::int64_t id = 0; id < kVocab; ++id) {
-    batch.logit(0, id) = id % 4096 < 64 ? 5.0F + static_cast<float>(id % 37) / 64 : 1.0F;
+    batch.logit(0, id) = id % 4096 < 252 ? 5.0F + static_cast<float>(id % 37) / 64 : 1.0F;
   }
-  batch.rows.push_back({.score = -2, .num_candidates = 17});
-  check_candidates(batch, 17, 1);
+  batch.rows.push_back({.score = -2, .num_candidates = 64});
+  check_candidates(batch, 64, 1);
 }
 
 TEST_CASE("each penalty works alone") {

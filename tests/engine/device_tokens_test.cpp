@@ -190,6 +190,16 @@ TEST_SUITE("engine/device_tokens") {
     CHECK(num_preemptions(check_outputs(room, options_with_pages(4), requests)) > 0);
   }
 
+  TEST_CASE("preempted beams start again and end with what they would have had") {
+    Room room;
+    std::vector<Request> requests;
+    for (std::int32_t i = 0; i < 3; ++i) {
+      requests.push_back(
+          text_request(7 * i, {.repetition_penalty = 1.2, .max_new_tokens = 12, .num_beams = 2}));
+    }
+    CHECK(num_preemptions(check_outputs(room, options_with_pages(7), requests)) > 0);
+  }
+
   TEST_CASE("chunks of prompts beside decoding rows have no token") {
     Room room;
     EngineOptions options = options_with_pages(20);
