@@ -33,8 +33,8 @@ constexpr double kPassInstructions = 28;
 // four; those of a warp that sorts its part of a list of 1,024 keys, which happens twice: 15 steps
 // through shared memory and 40 by shuffles.
 constexpr double kBeamPasses = 4;
-constexpr double kBeamInstructions = 190;
-constexpr double kBeamSortInstructions = 2 * (15 + 40) * 25;
+constexpr double kBeamInstructions = 192;
+constexpr double kBeamSortInstructions = 2 * (15 + 40) * 40;
 constexpr double kBeamWarps = 32;
 constexpr double kWarpLanes = 32;
 constexpr std::int64_t kMostFewRows = 16;    // rows that FewRows takes: kernels/cuda/dense_layer.h
