@@ -81,13 +81,7 @@ CAPTION_DEVICE double scaled_logarithm(std::uint64_t x) {
   }
   const double f = (m - 1) / (m + 1);
   const double square = f * f;
-  double p = 1.0 / 21;
-  p = p * square + 1.0 / 19;
-  p = p * square + 1.0 / 17;
-  p = p * square + 1.0 / 15;
-  p = p * square + 1.0 / 13;
-  p = p * square + 1.0 / 11;
-  p = p * square + 1.0 / 9;
+  double p = 1.0 / 9;
   p = p * square + 1.0 / 7;
   p = p * square + 1.0 / 5;
   p = p * square + 1.0 / 3;

@@ -38,8 +38,8 @@ float scaled_exponential(float x) {
   return p * std::bit_cast<float>(exponent << 23);
 }
 
-// The natural logarithm of x 2^-44, for 2^44 <= x < 2^64, within 2^-50 of it: with 2^n m for that
-// and f = (m - 1) / (m + 1), |f| < 0.172, it is n ln 2 + 2 f (1 + f^2 / 3 + ... + f^20 / 21).
+// The natural logarithm of x 2^-44, for 2^44 <= x < 2^64, within 2^-30 of it: with 2^n m for that
+// and f = (m - 1) / (m + 1), |f| < 0.172, it is n ln 2 + 2 f (1 + f^2 / 3 + ... + f^8 / 9).
 double scaled_logarithm(std::uint64_t x) {
   constexpr double kLn2 = 0x1.62e42fefa39efp-1;
   constexpr double kRootOf2 = 0x1.6a09e667f3bcdp0;
@@ -54,8 +54,8 @@ double scaled_logarithm(std::uint64_t x) {
   }
   const double f = (m - 1) / (m + 1);
   const double square = f * f;
-  double p = 1.0 / 21;
-  for (int k = 19; k >= 1; k -= 2) p = p * square + 1.0 / k;
+  double p = 1.0 / 9;
+  for (int k = 7; k >= 1; k -= 2) p = p * square + 1.0 / k;
   return n * kLn2 + 2 * f * p;
 }
 

@@ -140,6 +140,16 @@ TEST_CASE("the candidates are the CPU's, bit for bit, for all parameters togethe
   }
 }
 
+TEST_CASE("the logarithms of sums from 1 to 2 are the CPU's") {
+  // Of two logits; the unit of such a logarithm is less than each term of its polynomial.
+  BeamBatch batch{.logits = Tensor::zeros(DType::kF32, {24, 2}), .rows = {}, .ids = {0}};
+  for (std::int64_t r = 0; r < 24; ++r) {
+    batch.logit(r, 1) = -0.17F * static_cast<float>(r);
+    batch.rows.push_back({.num_candidates = 2});
+  }
+  check_candidates(batch, 2, 5);
+}
+
 TEST_CASE("as many candidates as there may be") {
   const auto most = static_cast<std::int32_t>(caption::sampling::kMostBeamCandidates);
   const std::vector<BeamCandidate> found = check_candidates(random_beams(2, 1501, most), most, 3);
