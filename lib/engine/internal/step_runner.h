@@ -18,6 +18,7 @@
 #include "engine/options.h"
 #include "kv/page_table.h"
 #include "model/decoder.h"
+#include "sampling/beam_candidates.h"
 #include "tensor/copy.h"
 
 namespace caption::engine {
