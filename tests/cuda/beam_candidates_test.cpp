@@ -170,11 +170,12 @@ TEST_CASE("when more scores reach a bound than the list holds, a greater bound i
 
 TEST_CASE("each penalty works alone") {
   // The greatest logit is that of id 9, then that of 5. Rows: no penalty; 9 was said before; 9
-  // follows 4 as before; 9 is ruled out; a beam that cannot continue; a row of no beam.
-  BeamBatch batch{.logits = Tensor::zeros(DType::kF32, {6, 40}),
-                  .rows = std::vector<BeamRow>(6, {.num_candidates = 1}),
-                  .ids = {4, 9, 4, 9}};
-  for (std::int64_t r = 0; r < 6; ++r) {
+  // follows 4 as before; 9 is ruled out; a beam that cannot continue; a row of no beam; an id that
+  // is the first outside of the vocabulary was said before.
+  BeamBatch batch{.logits = Tensor::zeros(DType::kF32, {7, 64}),
+                  .rows = std::vector<BeamRow>(7, {.num_candidates = 1}),
+                  .ids = {4, 9, 4, 9, 64}};
+  for (std::int64_t r = 0; r < 7; ++r) {
     batch.logit(r, 9) = 3;
     batch.logit(r, 5) = 2;
   }
@@ -187,9 +188,13 @@ TEST_CASE("each penalty works alone") {
   batch.rows[4].score = kNoLogit;
   batch.rows[5].num_candidates = 0;
   batch.logit(5, 7) = std::numeric_limits<float>::quiet_NaN();
+  batch.logit(6, 0) = 5;
+  batch.rows[6].first_id = 4;
+  batch.rows[6].num_ids = 1;
+  batch.rows[6].repetition_penalty = 4;
   std::vector<std::int32_t> ids;
   for (const BeamCandidate& candidate : check_candidates(batch, 1, 2)) ids.push_back(candidate.id);
-  CHECK(ids == std::vector<std::int32_t>{9, 5, 5, 5, -1, -1});
+  CHECK(ids == std::vector<std::int32_t>{9, 5, 5, 5, -1, -1, 0});
 }
 
 TEST_CASE("logits that no sound model gives are named as on the CPU") {
