@@ -23,7 +23,7 @@ struct AttentionExtents {
 };
 
 // Bytes that steps with at most so many rows of logits use: the larger of the states of attention
-// and the workspace of sampling.
+// and the workspace of sampling, which is larger than that of beams.
 constexpr std::int64_t step_scratch_bytes(std::int64_t rows, std::int64_t vocab,
                                           const AttentionExtents& extents) {
   return std::max(

@@ -1,7 +1,6 @@
 #include "kernels/sample_rows.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -9,20 +8,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/cpu/refusal.h"
 #include "sampling/sampler.h"
 
 namespace caption::kernels::impl {
 namespace {
-
-// The first logit that the sampler refuses, or that none is left.
-std::int32_t describe_refusal(std::span<const float> logits) {
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const auto id = static_cast<std::int32_t>(i);
-    if (std::isnan(logits[i])) return nan_at(id);
-    if (logits[i] == std::numeric_limits<float>::infinity()) return infinity_at(id);
-  }
-  return kNoTokenLeft;
-}
 
 struct Workspace {
   explicit Workspace(std::int64_t vocab)
@@ -60,7 +50,7 @@ std::int32_t sample_row(sampling::Sampler& sampler, const RowSampling& row,
   try {
     return sampler.sample(params, history, logits);
   } catch (const Error&) {
-    return describe_refusal(logits);
+    return cpu::describe_refusal(logits);
   }
 }
 

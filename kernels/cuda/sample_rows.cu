@@ -12,6 +12,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/row_penalties.cuh"
 #include "kernels/cuda/weights_of_logits.cuh"
 
 namespace caption::kernels::cuda {
@@ -70,8 +71,7 @@ struct RowSampler {
   SampleShared& shared;
   const RowSampling& how;
   float* values;
-  std::uint32_t* penalised;
-  std::uint32_t* ruled_out;
+  RowPenalties<RowSampling, kSampleThreads> penalties;
   int num_listed = 0;  // 0: selections read all values
 
   CAPTION_DEVICE RowSampler(const SampleParams& params, SampleShared& memory)
@@ -79,49 +79,12 @@ struct RowSampler {
         shared(memory),
         how(params.rows[block_x()]),
         values(params.values + static_cast<std::int64_t>(block_x()) * params.padded),
-        penalised(params.marks + static_cast<std::int64_t>(block_x()) * 2 * params.words),
-        ruled_out(penalised + params.words) {}
-
-  // ---- penalties ----
-  CAPTION_DEVICE bool has_marks() const {
-    return how.repetition_penalty != 1.0F || how.no_repeat_ngram_size > 0 || how.num_banned > 0;
-  }
-
-  CAPTION_DEVICE void mark(std::uint32_t* words, std::int32_t id) const {
-    if (id >= 0 && id < p.vocab) atomic_or(words + id / 32, 1U << (id % 32));
-  }
-
-  CAPTION_DEVICE void mark_repeated_ngrams(const std::int32_t* ids) const {
-    const int tail = how.no_repeat_ngram_size - 1;  // ids that an n-gram has before its last
-    const int num_ids = how.num_ids;
-    for (int end = tail + thread_index(); end < num_ids; end += kSampleThreads) {
-      bool is_equal = true;
-      for (int i = 1; i <= tail && is_equal; ++i) is_equal = ids[end - i] == ids[num_ids - i];
-      if (is_equal) mark(ruled_out, ids[end]);
-    }
-  }
-
-  CAPTION_DEVICE void mark_ids() const {
-    for (int i = thread_index(); i < 2 * p.words; i += kSampleThreads) store(penalised + i, 0U);
-    sync_block();
-    const std::int32_t* const ids = p.ids + how.first_id;
-    if (how.repetition_penalty != 1.0F) {
-      for (int i = thread_index(); i < how.num_ids; i += kSampleThreads) mark(penalised, ids[i]);
-    }
-    if (how.no_repeat_ngram_size > 0) mark_repeated_ngrams(ids);
-    for (int i = thread_index(); i < how.num_banned; i += kSampleThreads) {
-      mark(ruled_out, p.ids[how.first_banned + i]);
-    }
-    sync_block();
-  }
-
-  CAPTION_DEVICE float adjusted(int id, float x) const {
-    const std::uint32_t bit = 1U << (id % 32);
-    if ((load(penalised + id / 32) & bit) != 0) {
-      x = x < 0 ? x * how.repetition_penalty : divide(x, how.repetition_penalty);
-    }
-    return (load(ruled_out + id / 32) & bit) != 0 ? kRuledOut : x;
-  }
+        penalties{how,
+                  params.ids,
+                  params.marks + static_cast<std::int64_t>(block_x()) * 2 * params.words,
+                  params.marks + (static_cast<std::int64_t>(block_x()) * 2 + 1) * params.words,
+                  params.vocab,
+                  params.words} {}
 
   // ---- the largest ----
   CAPTION_DEVICE std::uint64_t greatest_of_block(std::uint64_t x) const {
@@ -136,8 +99,8 @@ struct RowSampler {
   template <int kCount>
   CAPTION_DEVICE std::uint64_t prepare() const {
     using Pack = Packed<float, kCount>;
-    const bool is_marked = has_marks();
-    if (is_marked) mark_ids();
+    const bool is_marked = penalties.are_any();
+    if (is_marked) penalties.mark();
     const float* const logits = p.logits + block_x() * p.logits_stride;
     const float temperature = how.temperature;
     std::uint64_t greatest = 0;
@@ -154,7 +117,7 @@ struct RowSampler {
         if (first >= p.padded) break;
         Pack& x = packs[a];
         for (int k = 0; k < kCount; ++k) {
-          if (is_marked && first < p.vocab) x.x[k] = adjusted(first + k, x.x[k]);
+          if (is_marked && first < p.vocab) x.x[k] = penalties.adjusted(first + k, x.x[k]);
           if (temperature != 0) x.x[k] = divide(x.x[k], temperature);
           const auto id = static_cast<std::uint32_t>(first + k);
           const std::uint64_t own = static_cast<std::uint64_t>(rank_of(x.x[k])) << 32 | ~id;

@@ -1,4 +1,5 @@
-// The operations of model::TransformerDecoder::forward() and of sample_rows(), counted for CUDA.
+// The operations of model::TransformerDecoder::forward(), of sample_rows() and of
+// beam_candidates(), counted for CUDA.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -27,6 +28,14 @@ constexpr std::int64_t kMlpRows = 1152;
 constexpr double kSamplePasses = 6;
 constexpr double kPrepareInstructions = 82;
 constexpr double kPassInstructions = 28;
+// FindCandidates' passes over the logits (kernels/cuda/beam_candidates.cu), and the instructions
+// per logit, those of penalties included, that the machine code for sm_90 has in the loops of all
+// four; those of a warp that sorts its part of a list of 1,024 keys, which happens twice: 15 steps
+// through shared memory and 40 by shuffles.
+constexpr double kBeamPasses = 4;
+constexpr double kBeamInstructions = 192;
+constexpr double kBeamSortInstructions = 2 * (15 + 40) * 40;
+constexpr double kBeamWarps = 32;
 constexpr double kWarpLanes = 32;
 constexpr std::int64_t kMostFewRows = 16;    // rows that FewRows takes: kernels/cuda/dense_layer.h
 constexpr std::int64_t kMostNormedRows = 8;  // kernels/cuda/linear.cpp
@@ -126,6 +135,24 @@ class Counter {
     add(works_, work);
   }
 
+  // A launch of kernels/cuda/beam_candidates.cu for rows of beams: a block per row reads the logits
+  // once per pass.
+  void find_candidates(std::int64_t rows, std::int64_t vocab) {
+    const double logits = as_double(rows * vocab);
+    CudaWork work{.operation = "beam_candidates"};
+    work.calls = work.launches = 1;
+    work.l2_bytes = 4 * logits * kBeamPasses;
+    if (4 * logits > card_.l2_bytes / 2) work.dram_bytes = work.l2_bytes;
+    work.blocks = as_double(rows);
+    work.instructions = logits / kWarpLanes * kBeamInstructions +
+                        as_double(rows) * kBeamWarps * kBeamSortInstructions;
+    if (const auto recorded = find_recorded("FindCandidates<4>", card_.architecture)) {
+      work.kernel = recorded->name;
+      work.bytes_in_flight = recorded->bytes_ahead * recorded->threads / kWarpLanes;
+    }
+    add(works_, work);
+  }
+
  private:
   // A launch of kernels/cuda/few_rows.cu: a block computes 16 features of each operand and reads
   // all of x, twice if it normalises x itself. Without a record of it, what any kernel needs.
@@ -179,9 +206,8 @@ class Counter {
     work.wavefronts = chunks * as_double(rows) * (of_row + 2 * (passes - 1)) +
                       blocks * steps * as_double(groups) * kWavefrontsOfStep +
                       tiles * kWavefrontsOfTile;
-    work.instructions =
-        work.products * (has_bf16 ? 1 : 2) * with_ring->instructions_per_product +
-        chunks * of_chunk;
+    work.instructions = work.products * (has_bf16 ? 1 : 2) * with_ring->instructions_per_product +
+                        chunks * of_chunk;
     const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card_.num_sms));
     const double bytes_ahead =
         has_bf16 ? recorded->bytes_ahead
@@ -323,7 +349,11 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
                     .format = head_format,
                     .takes_rounded = !has_codes(head_format)},
                    1);
-  counter.sample(step.num_sequences, shape.vocab);
+  if (step.num_beams > 1) {
+    counter.find_candidates(step.num_sequences, shape.vocab);
+  } else {
+    counter.sample(step.num_sequences, shape.vocab);
+  }
   std::vector<CudaWork> works = counter.take();
   for (CudaWork& work : works) {
     work.launch_seconds = begins_early(card, step, work.kernel) ? kDependentLaunchSeconds

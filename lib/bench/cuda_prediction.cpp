@@ -65,6 +65,10 @@ std::vector<CudaStep> predicted_steps() {
   };
   for (const std::int64_t sequences : {1, 16, 64}) decoding(sequences, 1280, "1,280");
   for (const std::int64_t sequences : {1, 16}) decoding(sequences, 8192, "8,192");
+  steps.push_back({.name = "decoding of 16 requests in 4 beams of 1,280 tokens",
+                   .num_sequences = 64,
+                   .context_tokens = 1280,
+                   .num_beams = 4});
   return steps;
 }
 

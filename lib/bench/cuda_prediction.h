@@ -10,12 +10,12 @@
 // and kLaunchSeconds, or kGraphLaunchSeconds in a decode step, which the engine launches as a graph
 // (engine/internal/step_graphs.h), where kernels that may begin before the one before them has
 // ended (kernels/cuda/dependent_launch.cuh) have kDependentLaunchSeconds; tensor cores and
-// instructions need four warps of a multiprocessor for these rates. Attention also waits for its first loads. The host's work between
-// steps is not counted, nor are rows that pad a step. A launch of few blocks has only the
-// multiprocessors that these can be on, and takes as many rounds of blocks as it needs. Launches
-// follow one another. So the prediction is a bound: waves of blocks, clocks under load and what L2
-// keeps between launches are not modelled. Activations count as DRAM bytes where an operation's
-// exceed half of L2.
+// instructions need four warps of a multiprocessor for these rates. Attention also waits for its
+// first loads. The host's work between steps is not counted, nor are rows that pad a step. A launch
+// of few blocks has only the multiprocessors that these can be on, and takes as many rounds of
+// blocks as it needs. Launches follow one another. So the prediction is a bound: waves of blocks,
+// clocks under load and what L2 keeps between launches are not modelled. Activations count as DRAM
+// bytes where an operation's exceed half of L2.
 //
 // The operations are those that model::TransformerDecoder issues for a step, and sample_rows(),
 // which chooses the tokens; a test compares their numbers with a profile. Dense layers launch
@@ -55,8 +55,8 @@ inline constexpr double kGraphLaunchSeconds = 1.3e-6;
 inline constexpr double kDependentLaunchSeconds = kGraphLaunchSeconds - 0.96e-6;
 inline constexpr double kLatencySeconds = 1e-6;
 // Of a load while few are under way: from L2 at most 339 clocks on an L40, where it depends on the
-// multiprocessor (arXiv:2606.22588), and 262 to 273 on A100, H100 and RTX 4090; from DRAM 466 to 542
-// on these three (arXiv:2402.13499).
+// multiprocessor (arXiv:2606.22588), and 262 to 273 on A100, H100 and RTX 4090; from DRAM 466 to
+// 542 on these three (arXiv:2402.13499).
 inline constexpr double kL2LatencyClocks = 339;
 inline constexpr double kDramLatencyClocks = 542;
 
@@ -118,6 +118,7 @@ struct CudaStep {
   std::int64_t num_sequences = 1;
   std::int64_t new_tokens = 1;
   std::int64_t context_tokens = 1;
+  std::int32_t num_beams = 1;  // of a request; each beam is a sequence, and none shares pages here
 
   bool is_graph() const { return new_tokens == 1; }
 };
@@ -133,8 +134,8 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
 std::vector<CudaWork> list_tower_operations(const CudaCard& card, const model::VisionSpec& shape,
                                             std::int64_t num_frames);
 
-// Prefill of 4,608 tokens, decoding of 1, 16 and 64 sequences of 1,280 tokens, and of 1 and 16 of
-// 8,192.
+// Prefill of 4,608 tokens, decoding of 1, 16 and 64 sequences of 1,280 tokens, of 1 and 16 of
+// 8,192, and of 16 requests with 4 beams of 1,280.
 std::vector<CudaStep> predicted_steps();
 
 // A table per step. Throws Error(kUsage) for an unknown card.

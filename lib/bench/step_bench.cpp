@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "bench/profile_report.h"
 #include "bench/statistics.h"
+#include "kernels/beam_candidates.h"
 #include "kernels/sample_rows.h"
 #include "kv/page_pool.h"
 #include "tensor/copy.h"
@@ -44,17 +45,25 @@ class StepInput {
         tokens_(DType::kI32, {step.num_sequences}, stream.device()) {
     make_pages(stream, spec, step, options.kv_dtype);
     make_batch(stream, spec, step, options.seed);
-    make_samplings(stream, step, options.seed);
+    if (step.num_beams > 1) {
+      make_beams(stream, step);
+    } else {
+      make_samplings(stream, step, options.seed);
+    }
   }
 
   // Gives the stream the work of a step.
   void issue(Stream& stream, model::Decoder& decoder) {
     decoder.forward(stream, batch_, pages_, logits_.view());
-    kernels::sample_rows(stream,
-                         {.logits = std::as_const(logits_).view(),
-                          .rows = std::as_const(samplings_).view(),
-                          .ids = arrays_.front().view()},
-                         tokens_.view());
+    const ConstView logits = std::as_const(logits_).view();
+    const ConstView rows = std::as_const(samplings_).view();
+    const ConstView ids = std::as_const(arrays_.front()).view();
+    if (candidates_.empty()) {
+      kernels::sample_rows(stream, {.logits = logits, .rows = rows, .ids = ids}, tokens_.view());
+    } else {
+      kernels::beam_candidates(stream, {.logits = logits, .rows = rows, .ids = ids},
+                               candidates_.view());
+    }
   }
 
  private:
@@ -126,12 +135,26 @@ class StepInput {
     samplings_ = copy_to(stream, stream.device(), std::as_const(bytes).view());
   }
 
+  // Beams without penalties, with one stop id.
+  void make_beams(Stream& stream, const CudaStep& step) {
+    const std::int32_t num_candidates = step.num_beams + 1;
+    const std::vector<kernels::BeamRow> rows(static_cast<std::size_t>(step.num_sequences),
+                                             {.num_candidates = num_candidates});
+    Tensor bytes(DType::kI8, {step.num_sequences, kernels::kBeamRowBytes});
+    std::memcpy(bytes.view().raw(), rows.data(), bytes.size_bytes());
+    samplings_ = copy_to(stream, stream.device(), std::as_const(bytes).view());
+    candidates_ =
+        Tensor(DType::kI8, {step.num_sequences, num_candidates, kernels::kBeamCandidateBytes},
+               stream.device());
+  }
+
   std::int64_t pages_each_ = 0;
   std::vector<Tensor> memory_;  // of the pages
   model::KvPages pages_;
   std::vector<Tensor> arrays_;  // of the batch; the first are the token ids
   model::StepBatch batch_;
-  Tensor samplings_;
+  Tensor samplings_;   // a RowSampling or BeamRow of each row
+  Tensor candidates_;  // empty without beams
   Tensor logits_;
   Tensor tokens_;
 };

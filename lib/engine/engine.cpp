@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "backend/profile_scope.h"
 #include "base/clock.h"
 #include "engine/internal/draft_offers.h"
 #include "engine/internal/drafted_engine.h"
@@ -16,6 +15,7 @@
 #include "engine/internal/token_chooser.h"
 #include "engine/internal/validate.h"
 #include "engine/self_draft.h"
+#include "kernels/beam_candidates.h"
 #include "kv/page_pool.h"
 #include "sampling/draft_verifier.h"
 #include "scheduler/scheduler.h"
@@ -86,7 +86,7 @@ struct Engine::State {
   // Chooses the next tokens of a request; returns the completion if they end it.
   std::optional<Completion> advance(Sequence& sequence, const RequestRows& rows);
   std::optional<Completion> advance_tokens(Sequence& sequence, const RequestRows& rows);
-  std::optional<Completion> advance_beams(Sequence& sequence, std::span<float> rows);
+  std::optional<Completion> advance_beams(Sequence& sequence, const RequestRows& rows);
   Completion complete(Sequence& sequence, FinishReason reason);
   void forget_compression(Sequence& sequence);
 
@@ -178,8 +178,7 @@ void Engine::State::note_preemptions(const scheduler::StepPlan& plan) {
 
 std::optional<Completion> Engine::State::advance(Sequence& sequence, const RequestRows& rows) {
   try {
-    return sequence.sampling.num_beams > 1 ? advance_beams(sequence, rows.logits)
-                                           : advance_tokens(sequence, rows);
+    return sequence.has_beams() ? advance_beams(sequence, rows) : advance_tokens(sequence, rows);
   } catch (const Error& error) {
     Completion completion = complete(sequence, FinishReason::kFailed);
     completion.error = error;
@@ -219,17 +218,22 @@ std::optional<Completion> Engine::State::advance_tokens(Sequence& sequence,
   }
 }
 
-std::optional<Completion> Engine::State::advance_beams(Sequence& sequence, std::span<float> rows) {
+std::optional<Completion> Engine::State::advance_beams(Sequence& sequence,
+                                                       const RequestRows& rows) {
+  const std::size_t row_size = rows.candidates.size() / static_cast<std::size_t>(rows.count);
+  for (std::int64_t row = 0; row < rows.count; ++row) {
+    kernels::check_candidates(
+        rows.candidates.subspan(static_cast<std::size_t>(row) * row_size, row_size),
+        runner.spec().vocab);
+  }
   if (!sequence.beams.has_value()) {
-    sequence.beams.emplace(sequence.sampling, sequence.tokens, runner.spec().vocab);
+    sequence.beams.emplace(sequence.sampling, sequence.tokens);
     if (sequence.first_token_us == 0) {
       sequence.first_token_us = now_us() - sequence.submitted_at_us;
     }
   }
-  const sampling::BeamSearch::Step next = [&] {
-    const ProfileScope scope(runner.stream(), "sampling");
-    return sequence.beams->advance(chooser.sampler(), rows);
-  }();
+  const sampling::BeamSearch::Step next =
+      sequence.beams->advance(rows.candidates, static_cast<std::int64_t>(row_size));
   if (!sequence.beams->is_finished()) {
     scheduler.fork(to_sequence_id(sequence.id), next.parents);
     return std::nullopt;

@@ -8,48 +8,25 @@
 #include <utility>
 
 #include "base/error.h"
-#include "sampling/internal/require_logit.h"
 
 namespace caption::sampling {
 namespace {
 
 constexpr float kRuledOut = -std::numeric_limits<float>::infinity();
 
-// x -> (x - max) - log(sum exp(x - max)), in place and in this order, as in the reference: adding
-// max and the logarithm first would lose digits for large logits.
-void to_log_probs(std::span<float> logits) {
-  float max = kRuledOut;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    require_logit(logits, i);
-    max = std::max(max, logits[i]);
-  }
-  if (max == kRuledOut) return;
-  double sum = 0;
-  for (const float x : logits) sum += static_cast<double>(std::exp(x - max));
-  const auto log_sum = static_cast<float>(std::log(sum));
-  for (float& x : logits) x = (x - max) - log_sum;
-}
-
 }  // namespace
 
-std::int64_t num_beam_candidates(const SamplingParams& params) {
-  return params.num_beams * std::max<std::int64_t>(2, 1 + std::ssize(params.stop_ids));
-}
-
-BeamSearch::BeamSearch(const SamplingParams& params, std::span<const std::int32_t> prompt_ids,
-                       std::int64_t vocab)
+BeamSearch::BeamSearch(const SamplingParams& params, std::span<const std::int32_t> prompt_ids)
     : params_(params),
-      vocab_(vocab),
       num_prompt_(static_cast<std::int32_t>(prompt_ids.size())),
       num_tokens_(num_prompt_),
       max_tokens_(std::int64_t{num_prompt_} + params.max_new_tokens) {
   CAPTION_CHECK(params.num_beams >= 2, "sampling: a beam search has two beams or more");
-  CAPTION_CHECK(num_beam_candidates(params) <= vocab, "sampling: fewer ids than beam candidates");
   const auto num_beams = static_cast<std::size_t>(params.num_beams);
   run_.resize(num_beams);
   parents_.resize(num_beams);
   tokens_.resize(num_beams);
-  candidates_.reserve(static_cast<std::size_t>(num_beam_candidates(params)));
+  candidates_.reserve(num_beams * static_cast<std::size_t>(num_beam_candidates(params)));
   running_ids_.resize(num_beams * static_cast<std::size_t>(max_tokens_));
   for (std::size_t beam = 0; beam < num_beams; ++beam) {
     std::copy(prompt_ids.begin(), prompt_ids.end(),
@@ -62,20 +39,19 @@ BeamSearch::BeamSearch(const SamplingParams& params, std::span<const std::int32_
   }
 }
 
-BeamSearch::Step BeamSearch::advance(Sampler& sampler, std::span<float> logits) {
+BeamSearch::Step BeamSearch::advance(std::span<const BeamCandidate> candidates,
+                                     std::int64_t row_size) {
   CAPTION_CHECK(!is_finished_, "sampling: the beam search has ended");
   const std::int32_t num_rows = num_output() == 0 ? 1 : params_.num_beams;
-  CAPTION_CHECK(std::ssize(logits) == num_rows * vocab_,
-                "sampling: logits of another number of beams or another vocabulary");
+  CAPTION_CHECK(
+      std::ssize(candidates) == num_rows * row_size && row_size >= num_beam_candidates(params_),
+      "sampling: candidates of another number of beams, or too few");
   candidates_.clear();
   for (std::int32_t beam = 0; beam < num_rows; ++beam) {
-    const auto row =
-        logits.subspan(static_cast<std::size_t>(beam * vocab_), static_cast<std::size_t>(vocab_));
-    to_log_probs(row);
-    sampler.penalise(params_, {running(beam), num_prompt_}, row);
-    collect(beam, row);
+    collect(beam, candidates.subspan(static_cast<std::size_t>(beam * row_size),
+                                     static_cast<std::size_t>(row_size)));
   }
-  std::sort_heap(candidates_.begin(), candidates_.end(), is_better);
+  std::sort(candidates_.begin(), candidates_.end(), is_better);
   if (candidates_.empty() && num_finished_ == 0) {
     throw Error(ErrorCode::kInternal,
                 "sampling: every token is ruled out by no_repeat_ngram_size or min_new_tokens");
@@ -98,6 +74,11 @@ std::span<const std::int32_t> BeamSearch::running(std::int64_t beam) const {
       .subspan(static_cast<std::size_t>(beam * max_tokens_), static_cast<std::size_t>(num_tokens_));
 }
 
+float BeamSearch::score(std::int64_t beam) const {
+  CAPTION_CHECK(beam >= 0 && beam < params_.num_beams, "sampling: no such beam");
+  return run_[static_cast<std::size_t>(beam)];
+}
+
 BeamSearch::Best BeamSearch::best() const {
   CAPTION_CHECK(is_finished_, "sampling: the beam search has not ended");
   const Finished& best = finished_.front();
@@ -117,26 +98,11 @@ bool BeamSearch::is_better(const Candidate& a, const Candidate& b) {
   return std::tuple(-a.score, a.beam, a.id) < std::tuple(-b.score, b.beam, b.id);
 }
 
-// Keeps the best candidates of the beams seen so far. Beams and ids arrive in increasing order, so
-// a candidate that equals the worst kept one has the higher index and is not kept.
-void BeamSearch::collect(std::int32_t beam, std::span<const float> log_probs) {
-  const float run = run_[static_cast<std::size_t>(beam)];
-  const auto num_kept = static_cast<std::size_t>(num_beam_candidates(params_));
-  const auto worst_kept = [&] {
-    if (candidates_.size() < num_kept) return kRuledOut;
-    return candidates_.front().score;
-  };
-  float worst = worst_kept();
-  for (std::size_t id = 0; id < log_probs.size(); ++id) {
-    const float score = log_probs[id] + run;
-    if (!(score > worst)) continue;
-    if (candidates_.size() == num_kept) {
-      std::pop_heap(candidates_.begin(), candidates_.end(), is_better);
-      candidates_.pop_back();
-    }
-    candidates_.push_back({score, beam, static_cast<std::int32_t>(id)});
-    std::push_heap(candidates_.begin(), candidates_.end(), is_better);
-    worst = worst_kept();
+void BeamSearch::collect(std::int32_t beam, std::span<const BeamCandidate> candidates) {
+  const auto most = static_cast<std::size_t>(num_beam_candidates(params_));
+  for (const BeamCandidate& candidate : candidates.first(most)) {
+    if (candidate.id < 0) return;
+    candidates_.push_back({candidate.score, beam, candidate.id});
   }
 }
 

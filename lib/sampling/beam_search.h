@@ -2,7 +2,7 @@
 // transformers >= 4.50 (src/transformers/generation/utils.py) defines it; same result, see
 // tests/golden/sampling/beams.json:
 //
-//   lp[b, v]    = processors(log_softmax(logits[b]))[v]              float, sum of exp in double
+//   lp[b, v]    = processors(log_softmax(logits[b]))[v]              sampling/beam_candidates.h
 //   candidates  = the num_beams * max(2, 1 + stop ids) largest of run[b] + lp[b, v]
 //   running     = the first num_beams candidates that do not end; run = the plain sum
 //   finished    = the best num_beams of: finished so far, and those among the first num_beams
@@ -20,9 +20,11 @@
 // length_penalty of about -3 or less; here those entries are omitted, and a beam without an allowed
 // continuation ends without a result.
 //
-// The caller owns K and V. It computes the logits of the running beams (1 row after the prompt,
+// The caller owns K and V. It finds the candidates of the running beams (1 row after the prompt,
 // then num_beams rows in the order of the beams), passes them to advance(), and rearranges the
-// pages of the beams according to `parents` before it computes the next tokens. Not thread-safe.
+// pages of the beams according to `parents` before it computes the next tokens. Of a row it needs
+// num_beam_candidates(): the candidates above are among these, but for stop ids that neither end
+// nor continue a beam. Not thread-safe.
 // Memory: 12 bytes * num_beams * (prompt + max_new_tokens), allocated in the constructor: advance()
 // allocates nothing.
 #pragma once
@@ -31,21 +33,17 @@
 #include <span>
 #include <vector>
 
-#include "sampling/sampler.h"
+#include "sampling/beam_candidates.h"
 #include "sampling/sampling_params.h"
 
 namespace caption::sampling {
 
 inline constexpr std::int32_t kMaxBeams = 64;
 
-// Number of candidates per step; the vocabulary must have at least as many ids.
-std::int64_t num_beam_candidates(const SamplingParams& params);
-
 class BeamSearch {
  public:
-  // Requires params.num_beams >= 2 and parameters validated for `vocab`. Copies its arguments.
-  BeamSearch(const SamplingParams& params, std::span<const std::int32_t> prompt_ids,
-             std::int64_t vocab);
+  // Requires params.num_beams >= 2 and validated parameters. Copies its arguments.
+  BeamSearch(const SamplingParams& params, std::span<const std::int32_t> prompt_ids);
 
   // The running beams of the next step: beam i continues the previous beam parents[i] with
   // tokens[i]. Empty when the search has ended. When fewer than num_beams continuations are left,
@@ -54,14 +52,17 @@ class BeamSearch {
     std::span<const std::int32_t> parents;
     std::span<const std::int32_t> tokens;
   };
-  // `logits` [rows, vocab] is overwritten; rows is 1 in the first call, then num_beams. `sampler`
-  // is used as workspace. The result is valid until the next call. Throws Error(kBadModel) for NaN
-  // or +inf, and Error(kInternal) when every token is excluded before any beam has finished.
-  Step advance(Sampler& sampler, std::span<float> logits);
+  // `candidates` [rows, row_size] are those of each beam with its score(), best first, row_size at
+  // least num_beam_candidates(); an id below 0 ends a row that has fewer. rows is 1 in the first
+  // call, then num_beams. The result is valid until the next call. Throws Error(kInternal) when
+  // every token is excluded before any beam has finished.
+  Step advance(std::span<const BeamCandidate> candidates, std::int64_t row_size);
 
   bool is_finished() const { return is_finished_; }
   // Ids of running beam i, prompt included. Before the first advance() every beam is the prompt.
   std::span<const std::int32_t> running(std::int64_t beam) const;
+  // The sum of the log-probabilities of its tokens; -inf for one that repeats another.
+  float score(std::int64_t beam) const;
   // The best finished output; only after the end. Valid while this object exists.
   struct Best {
     std::span<const std::int32_t> output_ids;  // includes the stop id
@@ -87,13 +88,12 @@ class BeamSearch {
   bool all_finished() const { return num_finished_ == params_.num_beams; }
   float divisor(std::int32_t num_tokens) const;
   static bool is_better(const Candidate& a, const Candidate& b);
-  void collect(std::int32_t beam, std::span<const float> log_probs);
+  void collect(std::int32_t beam, std::span<const BeamCandidate> candidates);
   void finish(const Candidate& candidate);
   bool continue_running();
   bool may_improve() const;
 
   SamplingParams params_;
-  std::int64_t vocab_ = 0;
   std::int32_t num_prompt_ = 0;
   std::int32_t num_tokens_ = 0;            // length of every running beam, prompt included
   std::int64_t max_tokens_ = 0;            // prompt + max_new_tokens
@@ -102,8 +102,7 @@ class BeamSearch {
   std::vector<std::int32_t> next_ids_;     // next value of running_ids_
   std::vector<std::int32_t> parents_;      // [num_beams]
   std::vector<std::int32_t> tokens_;       // [num_beams]
-  // Heap with the worst on top while collecting, then sorted best first.
-  std::vector<Candidate> candidates_;
+  std::vector<Candidate> candidates_;      // of all beams, best first
   std::vector<Finished> finished_;  // [num_beams]; the first num_finished_ are valid, best first
   std::int32_t num_finished_ = 0;
   bool is_finished_ = false;

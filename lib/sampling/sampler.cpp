@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "sampling/beam_candidates.h"
 #include "sampling/beam_search.h"
 #include "sampling/internal/require_logit.h"
 #include "sampling/philox.h"
@@ -82,10 +83,13 @@ void validate_beams(const SamplingParams& params, std::int64_t vocab) {
   require(params.num_logprobs == -1, "num_logprobs is " + std::to_string(params.num_logprobs) +
                                          " and " + beams +
                                          "; a beam search gives no log-probabilities per token");
+  const std::string candidates = beams + "; with " + std::to_string(params.stop_ids.size()) +
+                                 " stop ids that takes " +
+                                 std::to_string(num_beam_candidates(params)) + " candidates of a ";
   require(num_beam_candidates(params) <= vocab,
-          beams + "; with " + std::to_string(params.stop_ids.size()) + " stop ids that takes " +
-              std::to_string(num_beam_candidates(params)) + " candidates, and the vocabulary has " +
-              std::to_string(vocab));
+          candidates + "vocabulary of " + std::to_string(vocab));
+  require(num_beam_candidates(params) <= kMostBeamCandidates,
+          candidates + "row, and the most are " + std::to_string(kMostBeamCandidates));
 }
 
 }  // namespace

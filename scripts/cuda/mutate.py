@@ -50,7 +50,7 @@ WAIT_SECONDS = 3600  # for a test that waits for ever
 # entry that lacks a suite costs time only.
 SUITES = {
     "activation": "elementwise", "attend": "attention,cuda/paged_attention",
-    "attention": "attention,cuda/paged_attention", "code_rows": "codes,cuda/integer_tiles",
+    "attention": "attention,cuda/paged_attention", "beam_candidates": "beam_candidates", "code_rows": "codes,cuda/integer_tiles",
     "code_tiles": "codes", "convert": "convert", "depthwise": "vision", "embedding": "embedding",
     "few_rows": "linear,cuda/linear_output,cuda/norm_linear", "grid_patches": "vision",
     "integer_tiles": "integer_tiles", "kv_write": "kv_write", "linear": "linear,cuda/codes",

@@ -92,10 +92,12 @@ std::vector<std::string> run_briefly(const char* device, const std::vector<std::
   return arguments;
 }
 
-TEST_CASE("--devices: the captions of the CPU, whichever GPU makes them, and a plan for all") {
-  const auto on_cpu = captions(run_briefly("cpu", {}));
+TEST_CASE("--devices: the captions of the CPU, in beams, whichever GPU makes them, and a plan") {
+  const std::vector<std::string> beams = {"--num-beams=2", "--repetition-penalty=1.2"};
+  const auto on_cpu = captions(run_briefly("cpu", beams));
   CHECK(on_cpu.size() == 2);
-  const Finished all = run_cli(run_briefly("cuda", {"--devices", "all"}), "", kDriverOfTwo);
+  const std::vector<std::string> on_all = {"--devices", "all", beams[0], beams[1]};
+  const Finished all = run_cli(run_briefly("cuda", on_all), "", kDriverOfTwo);
   CAPTURE(all.err);
   CHECK(all.exit_code == 0);
   for (const records::Record& record : parse_records(all.out)) {

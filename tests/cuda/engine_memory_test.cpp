@@ -21,7 +21,7 @@ TEST_CASE("no step allocates memory of the GPU, whoever chooses the tokens") {
   Stream stream(Context{.device = Device::kCuda}, pool);
   FakeDecoder decoder;
   EngineOptions options = options_with_pages(30);
-  options.max_num_seqs = 4;
+  options.max_num_seqs = 6;
   TestedEngine engine(decoder, stream, options);
   Request request;
   request.prompt_ids = {1, 2, 3, 1, 2, 3};
@@ -32,6 +32,9 @@ TEST_CASE("no step allocates memory of the GPU, whoever chooses the tokens") {
                       .stop_ids = {4, 5, 6}};
   for (int i = 0; i < 3; ++i) engine.submit_as_is(request);
   request.sampling.num_logprobs = 0;
+  engine.submit_as_is(request);
+  request.sampling.num_logprobs = -1;
+  request.sampling.num_beams = 2;
   engine.submit_as_is(request);
   const std::int64_t allocated = cuda_emulator::allocated_bytes();
   int num_steps = 0;

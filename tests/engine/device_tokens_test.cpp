@@ -125,6 +125,28 @@ TEST_SUITE("engine/device_tokens") {
     CHECK(calls_of(profile, "sampling") == 12);
   }
 
+  TEST_CASE("the device finds the candidates of all beams of a step in one call") {
+    Room room;
+    Profile profile;
+    room.stream.set_profile(&profile);
+    const sampling::SamplingParams beams{.repetition_penalty = 1.3,
+                                         .no_repeat_ngram_size = 2,
+                                         .min_new_tokens = 2,
+                                         .max_new_tokens = 5,
+                                         .stop_ids = {3, 9, 20},
+                                         .num_beams = 3,
+                                         .early_stopping = sampling::EarlyStopping::kNever};
+    sampling::SamplingParams of_output = beams;
+    of_output.counts_prompt = false;
+    of_output.num_beams = 2;
+    check_outputs(room, options_with_pages(40),
+                  {text_request(3, beams), text_request(30, of_output),
+                   text_request(9, {.max_new_tokens = 4})});
+    const bool on_host = room.stream.device() == Device::kCpu;
+    CHECK(calls_of(profile, "beam_candidates") == 5);
+    CHECK(calls_of(profile, "sampling") == (on_host ? 4 : 0));
+  }
+
   TEST_CASE("rows that the host needs share steps with rows that it does not") {
     for (const BatchMode batching : {BatchMode::kContinuous, BatchMode::kStatic}) {
       CAPTURE(static_cast<int>(batching));
@@ -166,6 +188,16 @@ TEST_SUITE("engine/device_tokens") {
                                               .seed = 3}));
     }
     CHECK(num_preemptions(check_outputs(room, options_with_pages(4), requests)) > 0);
+  }
+
+  TEST_CASE("preempted beams start again and end with what they would have had") {
+    Room room;
+    std::vector<Request> requests;
+    for (std::int32_t i = 0; i < 3; ++i) {
+      requests.push_back(
+          text_request(7 * i, {.repetition_penalty = 1.2, .max_new_tokens = 12, .num_beams = 2}));
+    }
+    CHECK(num_preemptions(check_outputs(room, options_with_pages(7), requests)) > 0);
   }
 
   TEST_CASE("chunks of prompts beside decoding rows have no token") {

@@ -101,7 +101,8 @@ TEST_SUITE("engine/window") {
       }
       CHECK((num_released > 1000) == (window > 0));
     }
-    CHECK(num_preemptions > 50);
+    // The requests of the emulated GPU have no beams, which take pages, too.
+    CHECK(num_preemptions > (stream.device() == Device::kCuda ? 20 : 50));
     CHECK(num_hit_tokens > 1000);
     CHECK(num_accepted > 1000);
   }

@@ -79,8 +79,9 @@ EngineOptions options_with_pages(std::int64_t num_pages, DType dtype = DType::kF
                                  std::int64_t num_layers = kFakeLayers);
 
 // Returns one of many kinds of requests: with and without vision tokens, greedy and sampled, with
-// penalties, and with up to four beams of at most 20 tokens. Prompt and output have at most
-// `max_tokens` tokens together.
+// penalties, and with up to four beams of at most 20 tokens; without beams on the emulated GPU,
+// which takes milliseconds for each of their rows. Prompt and output have at most `max_tokens`
+// tokens together.
 Request random_request(std::uint64_t seed, std::int64_t max_tokens);
 // Like random_request(), but all requests of a family begin with the same text and video: 45
 // tokens.

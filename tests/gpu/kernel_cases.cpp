@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "kernels/attention.h"
+#include "kernels/beam_candidates.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
@@ -318,6 +319,33 @@ Tensor run_sampling(Stream& stream) {
   return to_host(stream, tokens);
 }
 
+Tensor run_beams(Stream& stream) {
+  constexpr std::int64_t kVocab = 1501;
+  constexpr std::int64_t kCandidates = 9;
+  using kernels::BeamRow;
+  const std::vector<BeamRow> rows = {{.num_candidates = 5},
+                                     {},  // of no beam
+                                     {.score = -3.5F,
+                                      .repetition_penalty = 1.1F,
+                                      .no_repeat_ngram_size = 2,
+                                      .num_ids = 6,
+                                      .first_banned = 3,
+                                      .num_banned = 1,
+                                      .num_candidates = kCandidates}};
+  const auto count = static_cast<std::int64_t>(rows.size());
+  Tensor bytes(DType::kI8, {count, kernels::kBeamRowBytes});
+  std::memcpy(bytes.view().raw(), rows.data(), bytes.size_bytes());
+  Tensor wide = numbers({count, kVocab}, 62);
+  for (std::int64_t i = 0; i < wide.num_elements(); ++i) wide.as<float>()[i] *= 6;
+  const Tensor logits = to_device(stream, wide);
+  const Tensor of_rows = to_device(stream, bytes);
+  const Tensor ids = to_device(stream, indices({5, 9, 5, 1300, 9, 5}));
+  Tensor best(DType::kI8, {count, kCandidates, kernels::kBeamCandidateBytes}, stream.device());
+  kernels::beam_candidates(
+      stream, {.logits = logits.view(), .rows = of_rows.view(), .ids = ids.view()}, best.view());
+  return to_host(stream, best);
+}
+
 }  // namespace
 
 std::vector<KernelCase> kernel_cases() {
@@ -334,6 +362,7 @@ std::vector<KernelCase> kernel_cases() {
   cases.push_back({"embedding", run_embedding});
   cases.push_back({"im2col_patches", run_patches});
   cases.push_back({"sample_rows", run_sampling});
+  cases.push_back({"beam_candidates", run_beams});
   return cases;
 }
 

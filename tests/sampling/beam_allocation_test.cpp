@@ -32,6 +32,8 @@ void* operator new(std::size_t size_bytes, const std::nothrow_t&) noexcept {
 namespace caption::sampling {
 namespace {
 
+using testing::SearchOfLogits;
+
 TEST_SUITE("sampling/beam_search") {
   TEST_CASE("no step allocates, from the first to the last") {
     constexpr std::int64_t kVocab = 60;
@@ -45,15 +47,15 @@ TEST_SUITE("sampling/beam_search") {
     const TableModel model = make_table_model(kVocab, 5, 1);
     for (const SamplingParams& params : {plain, penalised}) {
       CAPTURE(params.repetition_penalty);
-      Sampler sampler(kVocab);
+      BeamScorer scorer(kVocab);
       std::vector<float> logits;
       logits.reserve(static_cast<std::size_t>(params.num_beams * kVocab));
-      BeamSearch search(params, std::vector<std::int32_t>{1, 2}, kVocab);
+      SearchOfLogits search(params, std::vector<std::int32_t>{1, 2});
       const std::int64_t num_before = g_num_allocations;
       std::int64_t num_rows = 1;
       std::int64_t num_steps = 0;
       for (; !search.is_finished(); ++num_steps) {
-        take_step(model, search, sampler, num_rows, logits);
+        take_step(model, search, scorer, num_rows, logits);
         num_rows = params.num_beams;
       }
       const std::int64_t num_allocated = g_num_allocations - num_before;

@@ -14,6 +14,8 @@
 #include "tests/sampling/table_model.h"
 
 namespace caption::sampling {
+using testing::SearchOfLogits;
+
 namespace {
 
 std::vector<std::int32_t> to_ids(const std::vector<std::int64_t>& values) {
@@ -55,18 +57,18 @@ TEST_SUITE("sampling/beam_search") {
       models[name] = {vocab, to_floats(table.get_doubles("last")),
                       to_floats(table.get_doubles("second"))};
     }
-    Sampler sampler(vocab);
+    BeamScorer scorer(vocab);
     int num_cases = 0;
     for (const JsonObject& c : golden.get_objects("cases")) {
       const std::string name = c.require_string("name");
       CAPTURE(name);
       const SamplingParams params = read_params(*c.get_object("params"), golden);
       validate(params, vocab);
-      BeamSearch search(params, to_ids(c.get_ints("prompt")), vocab);
+      SearchOfLogits search(params, to_ids(c.get_ints("prompt")));
       std::vector<float> logits;
       std::int64_t num_calls = 0;
       while (!search.is_finished()) {
-        take_step(models.at(c.require_string("table")), search, sampler,
+        take_step(models.at(c.require_string("table")), search, scorer,
                   num_calls == 0 ? 1 : params.num_beams, logits);
         ++num_calls;
       }

@@ -14,6 +14,8 @@
 #include "tests/sampling/table_model.h"
 
 namespace caption::sampling {
+using testing::SearchOfLogits;
+
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -40,7 +42,7 @@ double log_probability(const TableModel& model, std::span<const std::int32_t> id
 TEST_SUITE("sampling/beam_search") {
   TEST_CASE("at every step the beams differ and continue their parents; the score is the sum") {
     constexpr std::int64_t kVocab = 300;
-    Sampler sampler(kVocab);
+    BeamScorer scorer(kVocab);
     std::vector<float> logits;
     const Ids prompt = {4, 250, 17};
     for (const std::int32_t num_beams : {2, 5, 64}) {
@@ -53,10 +55,10 @@ TEST_SUITE("sampling/beam_search") {
                                     .num_beams = num_beams,
                                     .length_penalty = 0.5 + seed,
                                     .early_stopping = EarlyStopping::kNever};
-        BeamSearch search(params, prompt, kVocab);
+        SearchOfLogits search(params, prompt);
         std::vector<Ids> beams(1, prompt);
         while (true) {
-          const auto step = take_step(model, search, sampler, std::ssize(beams), logits);
+          const auto step = take_step(model, search, scorer, std::ssize(beams), logits);
           if (search.is_finished()) break;
           REQUIRE(std::ssize(step.parents) == num_beams);
           REQUIRE(std::ssize(step.tokens) == num_beams);
@@ -85,19 +87,19 @@ TEST_SUITE("sampling/beam_search") {
   }
 
   TEST_CASE("among equal scores the lower beam comes first, then the lower id") {
-    Sampler sampler(10);
-    BeamSearch search({.max_new_tokens = 3, .num_beams = 3}, Ids{1}, 10);
+    BeamScorer scorer(10);
+    SearchOfLogits search({.max_new_tokens = 3, .num_beams = 3}, Ids{1});
     std::vector<float> logits(10, 2.0F);
-    auto step = search.advance(sampler, logits);
+    auto step = search.advance(scorer, logits);
     CHECK(to_ids(step.parents) == Ids{0, 0, 0});
     CHECK(to_ids(step.tokens) == Ids{0, 1, 2});
     logits.assign(30, -1.0F);
-    step = search.advance(sampler, logits);
+    step = search.advance(scorer, logits);
     CHECK(to_ids(step.parents) == Ids{0, 0, 0});
     CHECK(to_ids(step.tokens) == Ids{0, 1, 2});
     CHECK(to_ids(search.running(2)) == Ids{1, 0, 2});
     logits.assign(30, 0.0F);
-    step = search.advance(sampler, logits);
+    step = search.advance(scorer, logits);
     CHECK(search.is_finished());
     CHECK(step.parents.empty());
     CHECK(to_ids(search.best().output_ids) == Ids{0, 0, 0});
@@ -108,52 +110,52 @@ TEST_SUITE("sampling/beam_search") {
   TEST_CASE("only the first num_beams candidates may finish") {
     // The stop id 7 ranks third: a candidate better than all later ones, but not among the first
     // two.
-    Sampler sampler(8);
-    BeamSearch search({.max_new_tokens = 2, .stop_ids = {7}, .num_beams = 2, .length_penalty = 0},
-                      Ids{0}, 8);
+    BeamScorer scorer(8);
+    SearchOfLogits search(
+        {.max_new_tokens = 2, .stop_ids = {7}, .num_beams = 2, .length_penalty = 0}, Ids{0});
     std::vector<float> logits = {9, 8.5, 0, 0, 0, 0, 0, 8};
-    const auto step = search.advance(sampler, logits);
+    const auto step = search.advance(scorer, logits);
     CHECK(to_ids(step.tokens) == Ids{0, 1});
     logits.assign(16, 0.0F);
-    search.advance(sampler, logits);
+    search.advance(scorer, logits);
     REQUIRE(search.is_finished());
     CHECK(to_ids(search.best().output_ids) == Ids{0, 0});
 
     // Here the stop id ranks second and is kept.
-    BeamSearch other({.max_new_tokens = 2, .stop_ids = {7}, .num_beams = 2, .length_penalty = 0},
-                     Ids{0}, 8);
+    SearchOfLogits other(
+        {.max_new_tokens = 2, .stop_ids = {7}, .num_beams = 2, .length_penalty = 0}, Ids{0});
     logits = {9, 8, 0, 0, 0, 0, 0, 8.5};
-    other.advance(sampler, logits);
+    other.advance(scorer, logits);
     logits.assign(16, 0.0F);
-    other.advance(sampler, logits);
+    other.advance(scorer, logits);
     REQUIRE(other.is_finished());
     CHECK(to_ids(other.best().output_ids) == Ids{7});
     CHECK(other.best().is_stopped);
   }
 
   TEST_CASE("beams without a continuation die; the others go on and finish") {
-    Sampler sampler(4);
-    BeamSearch search({.max_new_tokens = 3, .num_beams = 2}, Ids{3}, 4);
+    BeamScorer scorer(4);
+    SearchOfLogits search({.max_new_tokens = 3, .num_beams = 2}, Ids{3});
     std::vector<float> logits = {1, -kInf, -kInf, -kInf};
-    auto step = search.advance(sampler, logits);
+    auto step = search.advance(scorer, logits);
     CHECK(to_ids(step.parents) == Ids{0, 0});
     CHECK(to_ids(step.tokens) == Ids{0, 0});
     // The second beam is dead, so its row is ignored.
     logits = {-kInf, 0, -2, -kInf, 50, 50, 50, 50};
-    step = search.advance(sampler, logits);
+    step = search.advance(scorer, logits);
     CHECK(to_ids(step.parents) == Ids{0, 0});
     CHECK(to_ids(step.tokens) == Ids{1, 2});
     logits = {0, 0, 0, 9, 0, 0, 0, 0};
-    search.advance(sampler, logits);
+    search.advance(scorer, logits);
     REQUIRE(search.is_finished());
     CHECK(to_ids(search.best().output_ids) == Ids{0, 1, 3});
   }
 
   TEST_CASE("a search that has finished beams ends with them when nothing can follow") {
-    Sampler sampler(4);
-    BeamSearch search({.max_new_tokens = 5, .stop_ids = {3}, .num_beams = 2}, Ids{0}, 4);
+    BeamScorer scorer(4);
+    SearchOfLogits search({.max_new_tokens = 5, .stop_ids = {3}, .num_beams = 2}, Ids{0});
     std::vector<float> logits = {-kInf, -kInf, -kInf, 1};
-    search.advance(sampler, logits);
+    search.advance(scorer, logits);
     REQUIRE(search.is_finished());
     CHECK(to_ids(search.best().output_ids) == Ids{3});
     CHECK(search.best().score == 0);
@@ -161,49 +163,48 @@ TEST_SUITE("sampling/beam_search") {
 
   TEST_CASE("a strongly negative length_penalty cannot push scores below the unfinished") {
     // -600 * 99^4 is far below -1e9, the reference's mark for excluded entries.
-    Sampler sampler(4);
+    BeamScorer scorer(4);
     std::vector<float> logits;
-    BeamSearch search({.max_new_tokens = 99, .num_beams = 2, .length_penalty = -4}, Ids{1}, 4);
+    SearchOfLogits search({.max_new_tokens = 99, .num_beams = 2, .length_penalty = -4}, Ids{1});
     std::int64_t num_rows = 1;
     for (; !search.is_finished(); num_rows = 2) {
       logits.assign(static_cast<std::size_t>(4 * num_rows), 0.0F);
-      search.advance(sampler, logits);
+      search.advance(scorer, logits);
     }
     CHECK(search.best().output_ids.size() == 99);
     CHECK(search.best().score < -1e9);
   }
 
   TEST_CASE("a repetition penalty lowers every log-probability of the beam's own history") {
-    Sampler sampler(4);
-    BeamSearch search({.repetition_penalty = 2, .max_new_tokens = 4, .num_beams = 2}, Ids{0}, 4);
+    BeamScorer scorer(4);
+    SearchOfLogits search({.repetition_penalty = 2, .max_new_tokens = 4, .num_beams = 2}, Ids{0});
     std::vector<float> logits = {3, 3, 3, 0};
-    auto step = search.advance(sampler, logits);
+    auto step = search.advance(scorer, logits);
     CHECK(to_ids(step.tokens) == Ids{1, 2});  // 0 is in the prompt, so it is excluded
     logits = {3, 3, 3, 0, 3, 3, 3, 0};
-    step = search.advance(sampler, logits);
+    step = search.advance(scorer, logits);
     CHECK(to_ids(step.parents) == Ids{0, 1});
     CHECK(to_ids(step.tokens) == Ids{2, 1});  // each beam repeats neither 0 nor its previous token
   }
 
   TEST_CASE("broken logits, no token left and misuse are errors that say so") {
-    Sampler sampler(4);
+    BeamScorer scorer(4);
     const SamplingParams params{.max_new_tokens = 3, .num_beams = 2};
     std::vector<float> logits = {1, kNaN, 2, 3};
-    CHECK_THROWS_WITH_AS(BeamSearch(params, Ids{0}, 4).advance(sampler, logits),
+    CHECK_THROWS_WITH_AS(SearchOfLogits(params, Ids{0}).advance(scorer, logits),
                          doctest::Contains("logit 1 of 4 is NaN"), Error);
     logits = {1, 2, 3, kInf};
-    CHECK_THROWS_WITH_AS(BeamSearch(params, Ids{0}, 4).advance(sampler, logits),
+    CHECK_THROWS_WITH_AS(SearchOfLogits(params, Ids{0}).advance(scorer, logits),
                          doctest::Contains("logit 3 of 4 is +inf"), Error);
     logits.assign(4, -kInf);
-    CHECK_THROWS_WITH_AS(BeamSearch(params, Ids{0}, 4).advance(sampler, logits),
+    CHECK_THROWS_WITH_AS(SearchOfLogits(params, Ids{0}).advance(scorer, logits),
                          doctest::Contains("every token"), Error);
     logits.assign(8, 0.0F);
-    BeamSearch search(params, Ids{0}, 4);
-    CHECK_THROWS_AS(search.advance(sampler, logits), Error);  // the first call takes one row
+    SearchOfLogits search(params, Ids{0});
+    CHECK_THROWS_AS(search.advance(scorer, logits), Error);  // the first call takes one row
     CHECK_THROWS_AS(static_cast<void>(search.best()), Error);
     CHECK_THROWS_AS(static_cast<void>(search.running(2)), Error);
-    CHECK_THROWS_AS(BeamSearch(params, Ids{0}, 3), Error);
-    CHECK_THROWS_AS(BeamSearch({.num_beams = 1}, Ids{0}, 30), Error);
+    CHECK_THROWS_AS(BeamSearch({.num_beams = 1}, Ids{0}), Error);
   }
 }
 

@@ -246,8 +246,8 @@ TEST_SUITE("sampling/sampler") {
         {"stop id -1", {.stop_ids = {0, -1}}},
         {"num_beams is 0", {.num_beams = 0}},
         {"num_beams is 65", {.num_beams = 65}},
-        {"that takes 6 candidates, and the vocabulary has 4", {.num_beams = 3}},
-        {"that takes 6 candidates", {.stop_ids = {1, 2}, .num_beams = 2}},
+        {"that takes 5 candidates of a vocabulary of 4", {.num_beams = 5}},
+        {"that takes 5 candidates", {.stop_ids = {1, 2, 3}, .num_beams = 2}},
         {"a beam search does not sample", {.temperature = 0.7, .num_beams = 2}},
         {"no log-probabilities", {.num_beams = 2, .num_logprobs = 0}},
         {"length_penalty is nan", {.length_penalty = std::nan("")}},
@@ -264,6 +264,8 @@ TEST_SUITE("sampling/sampler") {
     validate({.temperature = 0.7, .top_p = 0.9, .min_new_tokens = 4, .stop_ids = {0, 3}}, 4);
     validate({.stop_ids = {3}, .num_beams = 2, .length_penalty = -1}, 4);
     validate({.temperature = 1, .num_logprobs = 4}, 4);
+    const SamplingParams crowded{.stop_ids = std::vector<std::int32_t>(197, 1), .num_beams = 60};
+    CHECK_THROWS_WITH_AS(validate(crowded, 1000), doctest::Contains("the most are 256"), Error);
   }
 }
 

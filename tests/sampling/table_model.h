@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "sampling/beam_search.h"
+#include "tests/support/search_of_logits.h"
 
 namespace caption::sampling {
 
@@ -39,15 +39,16 @@ inline TableModel make_table_model(std::int64_t vocab, unsigned seed, float scal
 }
 
 // Runs one step of `search` on the model; `logits` is workspace of [num_beams, vocab].
-inline BeamSearch::Step take_step(const TableModel& model, BeamSearch& search, Sampler& sampler,
-                                  std::int64_t num_rows, std::vector<float>& logits) {
+inline BeamSearch::Step take_step(const TableModel& model, testing::SearchOfLogits& search,
+                                  BeamScorer& scorer, std::int64_t num_rows,
+                                  std::vector<float>& logits) {
   logits.resize(static_cast<std::size_t>(num_rows * model.vocab));
   for (std::int64_t row = 0; row < num_rows; ++row) {
     model.compute(search.running(row),
                   std::span(logits).subspan(static_cast<std::size_t>(row * model.vocab),
                                             static_cast<std::size_t>(model.vocab)));
   }
-  return search.advance(sampler, logits);
+  return search.advance(scorer, logits);
 }
 
 }  // namespace caption::sampling

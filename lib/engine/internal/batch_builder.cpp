@@ -5,13 +5,14 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "kernels/beam_candidates.h"
 
 namespace caption::engine {
 namespace {
 
 // An array begins at a multiple of so many elements: 64 bytes, a cache line.
 constexpr std::int64_t kArrayElements = 16;
-constexpr std::int64_t kNumArrays = 10;
+constexpr std::int64_t kNumArrays = 12;
 
 // Adds rows at the end; consecutive rows of one adapter become one entry.
 void append(std::vector<model::AdaptedRows>& list, const model::AdaptedRows& rows) {
@@ -56,19 +57,25 @@ BatchBuilder::BatchBuilder(const Stream& stream, const Limits& limits)
   reserve(adapted_, limits.max_sequences);
   reserve(adapted_logits_, limits.max_sequences);
   sampled_.reserve(limits.max_logit_rows, 0);
+  beams_.reserve(limits.max_logit_rows, 0);
 }
 
 std::int64_t BatchBuilder::most_elements() const {
   return (3 + limits_.position_axes) * limits_.max_tokens + 2 * (limits_.max_sequences + 1) +
-         limits_.max_logit_rows + limits_.max_sequences * (limits_.max_pages + max_sampled_ids_) +
-         sampled_.most_row_elements(limits_.max_logit_rows) + kNumArrays * kArrayElements;
+         limits_.max_logit_rows +
+         limits_.max_sequences * (limits_.max_pages + max_sampled_ids_ + max_beam_ids_) +
+         sampled_.most_row_elements(limits_.max_logit_rows) +
+         BeamRowList::num_row_elements(limits_.max_logit_rows) + kNumArrays * kArrayElements;
 }
 
 void BatchBuilder::reserve(const Sequence& sequence) {
-  const std::int64_t most_ids = sampled_.most_ids(sequence, limits_.max_drafts);
-  if (most_ids <= max_sampled_ids_) return;
-  max_sampled_ids_ = most_ids;
-  sampled_.reserve(limits_.max_logit_rows, limits_.max_sequences * most_ids);
+  const std::int64_t most_sampled_ids = sampled_.most_ids(sequence, limits_.max_drafts);
+  const std::int64_t most_beam_ids = BeamRowList::most_ids(sequence);
+  if (most_sampled_ids <= max_sampled_ids_ && most_beam_ids <= max_beam_ids_) return;
+  max_sampled_ids_ = std::max(max_sampled_ids_, most_sampled_ids);
+  max_beam_ids_ = std::max(max_beam_ids_, most_beam_ids);
+  sampled_.reserve(limits_.max_logit_rows, limits_.max_sequences * max_sampled_ids_);
+  beams_.reserve(limits_.max_logit_rows, limits_.max_sequences * max_beam_ids_);
   if (block_.shape()[0] < most_elements()) {
     block_ = StagedTensor(device_, DType::kI32, {most_elements()});
   }
@@ -87,6 +94,7 @@ void BatchBuilder::begin(std::int64_t max_pages) {
   adapted_.clear();
   adapted_logits_.clear();
   sampled_.clear();
+  beams_.clear();
   batch_.layers = {};
   layers_ = Layers::kAlways;
   max_pages_ = max_pages;
@@ -127,6 +135,11 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequ
     logit_rows_.push_back(static_cast<std::int32_t>(std::ssize(tokens_) - left));
   }
   sampled_.add(sequence, planned.num_logits());
+  if (sequence.has_beams() && planned.num_logits() > 0) {
+    beams_.add(sequence, planned.branch);
+  } else {
+    beams_.add_unused(planned.num_logits());
+  }
 }
 
 void BatchBuilder::add_guess(const Sequence& sequence, std::span<const std::int32_t> guesses,
@@ -136,11 +149,13 @@ void BatchBuilder::add_guess(const Sequence& sequence, std::span<const std::int3
                          .tokens = tokens.last(1),
                          .table = table});
   sampled_.add_guess(sequence, guesses);
+  beams_.add_unused(1);
 }
 
 void BatchBuilder::add_for_host(const Sequence& sequence, const GuessedTokens& guessed) {
   add_guessed(sequence, guessed);
   sampled_.add_for_host(std::ssize(guessed.tokens));
+  beams_.add_unused(std::ssize(guessed.tokens));
 }
 
 void BatchBuilder::add_guessed(const Sequence& sequence, const GuessedTokens& guessed) {
@@ -207,6 +222,7 @@ void BatchBuilder::pad(std::int64_t rows, std::int64_t table_pages, std::int64_t
     }
   }
   sampled_.add_unused(num_added);
+  beams_.add_unused(num_added);
   if (num_added > 0) {
     block_tables_.push_back(static_cast<std::int32_t>(page));
     end_sequence(num_added);
@@ -279,6 +295,7 @@ const model::StepBatch& BatchBuilder::finish(Stream& stream) {
     return Array{host, view, {std::ssize(host)}};
   };
   ConstView row_elements;
+  ConstView beam_elements;
   const Array arrays[kNumArrays] = {
       vector(tokens_, batch_.tokens),
       {positions, batch_.positions, position_shape},
@@ -289,7 +306,9 @@ const model::StepBatch& BatchBuilder::finish(Stream& stream) {
       vector(vision_rows_, batch_.vision_rows),
       vector(logit_rows_, batch_.logit_rows),
       vector(sampled_.rows(), row_elements),
-      vector(sampled_.ids(), sampled_ids_)};
+      vector(sampled_.ids(), sampled_ids_),
+      vector(beams_.rows(), beam_elements),
+      vector(beams_.ids(), beam_ids_)};
   std::int64_t total = 0;
   for (const Array& array : arrays) total += padded(std::ssize(array.host));
   if (block_.shape()[0] < total) block_ = StagedTensor(device_, DType::kI32, {total});
@@ -300,10 +319,12 @@ const model::StepBatch& BatchBuilder::finish(Stream& stream) {
     begin += padded(std::ssize(array.host));
   }
   block_.upload(stream, total);
-  const std::int64_t row_bytes = row_elements.num_elements() * std::int64_t{sizeof(std::int32_t)};
-  row_samplings_ =
-      ConstView(row_elements.raw(), DType::kI8,
-                {row_bytes / kernels::kRowSamplingBytes, kernels::kRowSamplingBytes}, device_);
+  const auto as_rows = [this](ConstView elements, std::int64_t bytes_of_row) {
+    const std::int64_t bytes = elements.num_elements() * std::int64_t{sizeof(std::int32_t)};
+    return ConstView(elements.raw(), DType::kI8, {bytes / bytes_of_row, bytes_of_row}, device_);
+  };
+  row_samplings_ = as_rows(row_elements, kernels::kRowSamplingBytes);
+  beam_rows_ = as_rows(beam_elements, kernels::kBeamRowBytes);
   batch_.watched = watched_;
   batch_.adapted = adapted_;
   batch_.adapted_logits = adapted_logits_;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <vector>
 
+#include "engine/internal/beam_rows.h"
 #include "engine/internal/sampled_rows.h"
 #include "engine/internal/sequence.h"
 #include "kv/page_table.h"
@@ -76,6 +77,11 @@ class BatchBuilder {
   const SampledRows& sampled() const { return sampled_; }
   ConstView row_samplings() const { return row_samplings_; }
   ConstView sampled_ids() const { return sampled_ids_; }
+  // The same of the rows whose candidates the device finds: [L, kernels::kBeamRowBytes] i8, [n]
+  // i32.
+  const BeamRowList& beams() const { return beams_; }
+  ConstView beam_rows() const { return beam_rows_; }
+  ConstView beam_ids() const { return beam_ids_; }
 
  private:
   // Returns the elements that the largest step within the limits has in the block.
@@ -103,10 +109,14 @@ class BatchBuilder {
   SampledRows sampled_;
   ConstView row_samplings_;
   ConstView sampled_ids_;
+  BeamRowList beams_;
+  ConstView beam_rows_;
+  ConstView beam_ids_;
   Layers layers_ = Layers::kAlways;
   std::int64_t max_pages_ = 0;  // pages of the longest table of this step
   Limits limits_;
   std::int64_t max_sampled_ids_ = 0;  // SampledRows::ids() of one sequence
+  std::int64_t max_beam_ids_ = 0;     // BeamRowList::ids() of one beam
   Device device_;
   StagedTensor block_;  // i32, all arrays one after the other
   model::StepBatch batch_;

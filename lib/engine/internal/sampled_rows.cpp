@@ -27,9 +27,8 @@ SampledRows::SampledRows(const Stream& stream, std::int64_t vocab)
     : is_used_(kernels::spares_copies_of_logits(stream, vocab)) {}
 
 bool SampledRows::includes(const Sequence& sequence) const {
-  const bool needs_logits = sequence.sampling.num_beams > 1 ||
-                            sequence.sampling.num_logprobs >= 0 || sequence.process_logits;
-  return is_used_ && !needs_logits;
+  const bool needs_logits = sequence.sampling.num_logprobs >= 0 || sequence.process_logits;
+  return is_used_ && !needs_logits && !sequence.has_beams();
 }
 
 std::int64_t SampledRows::most_row_elements(std::int64_t num_rows) const {
@@ -61,6 +60,7 @@ void SampledRows::clear() {
 
 void SampledRows::add(const Sequence& sequence, std::int64_t num_rows) {
   if (num_rows == 0) return;
+  if (sequence.has_beams()) return add_unused(num_rows);
   if (!includes(sequence)) return add_for_host(num_rows);
   add_chosen(sequence, sequence.drafts, {.first = 0, .count = num_rows});
 }

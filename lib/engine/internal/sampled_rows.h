@@ -2,7 +2,8 @@
 // tokens, so that only ids return to the host (kernels/sample_rows.h).
 //
 // Where that spares copies, the device chooses for every request that needs nothing but tokens. The
-// rows of beams and of requests with log-probabilities or process_logits are copied to the host.
+// rows of requests with log-probabilities or process_logits are copied to the host; of those of
+// beams the device finds the candidates (engine/internal/beam_rows.h).
 #pragma once
 
 #include <cstdint>
@@ -43,14 +44,13 @@ class SampledRows {
   void add_guess(const Sequence& sequence, std::span<const std::int32_t> guesses);
   // Adds rows of logits that are copied to the host.
   void add_for_host(std::int64_t num_rows);
-  // Adds rows of logits of no sequence, whose tokens nobody uses.
+  // Adds rows of logits of beams or of no sequence, whose tokens nobody uses.
   void add_unused(std::int64_t num_rows);
 
   // Whether the device chooses a token of the step.
   bool are_any_chosen() const { return are_any_chosen_; }
   // On a device that chooses tokens a kernels::RowSampling for every row of logits of the step,
-  // otherwise empty. That of a row that goes to the host asks for the largest logit, which nobody
-  // uses.
+  // otherwise empty. That of a row whose token nobody uses asks for the largest logit.
   const std::vector<std::int32_t>& rows() const { return rows_; }
   // SampleRows::ids.
   const std::vector<std::int32_t>& ids() const { return ids_; }

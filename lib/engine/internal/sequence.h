@@ -55,6 +55,7 @@ struct Sequence {
     position_shift = *std::max_element(positions.begin(), positions.end()) + 1 -
                      static_cast<std::int32_t>(num_prompt);
   }
+  bool has_beams() const { return sampling.num_beams > 1; }
   std::span<const std::int32_t> output() const {
     return std::span(tokens).subspan(static_cast<std::size_t>(num_prompt));
   }

@@ -41,10 +41,10 @@ StepGraphs::StepGraphs(std::int64_t most_rows, std::int64_t most_table_pages)
 }
 
 StepShape StepGraphs::padded(const StepShape& step) const {
-  return {.rows = std::min(padded_rows(step.rows), most_rows_),
-          .table_pages = std::min(padded_pages(step.table_pages), most_table_pages_),
-          .chooses_tokens = step.chooses_tokens,
-          .leaves_out_layers = step.leaves_out_layers};
+  StepShape shape = step;
+  shape.rows = std::min(padded_rows(step.rows), most_rows_);
+  shape.table_pages = std::min(padded_pages(step.table_pages), most_table_pages_);
+  return shape;
 }
 
 void StepGraphs::run(Stream& stream, const StepShape& shape, const Memory& memory,

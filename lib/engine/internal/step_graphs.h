@@ -19,9 +19,10 @@ namespace caption::engine {
 // What decides the launches of a step in which every row has logits and no row is a vision token,
 // watched, or changed by a chosen adapter.
 struct StepShape {
-  std::int64_t rows = 0;         // tokens
-  std::int64_t table_pages = 0;  // width of the block tables
-  bool chooses_tokens = false;   // the device does
+  std::int64_t rows = 0;             // tokens
+  std::int64_t table_pages = 0;      // width of the block tables
+  bool chooses_tokens = false;       // the device does
+  std::int64_t beam_candidates = 0;  // of each row; 0: the step has no beams
   // Some layers are not computed, always the same ones.
   bool leaves_out_layers = false;
 
@@ -36,6 +37,7 @@ class StepGraphs {
   // Memory that launches use besides pages, logits and weights, which stay where they are.
   struct Memory {
     const void* arrays = nullptr;            // the step's index arrays
+    const void* candidates = nullptr;        // those of beams
     const void* stream_scratch = nullptr;    // Stream::scratch()
     std::int64_t decoder_scratch_bytes = 0;  // Decoder::scratch_bytes()
 

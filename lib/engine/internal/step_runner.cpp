@@ -4,6 +4,7 @@
 
 #include "engine/internal/page_bytes.h"
 #include "engine/self_draft.h"
+#include "kernels/beam_candidates.h"
 #include "kernels/step_scratch.h"
 #include "kv/page_pool.h"
 
@@ -47,13 +48,22 @@ StepRunner::StepRunner(model::Decoder& decoder, Stream& stream, const EngineOpti
                         .max_drafts = std::max(options.max_drafts, options.max_copied_tokens)}),
       graphs_(most_rows_, most_sequence_pages(decoder, options, num_pages)),
       logits_(stream.device(), DType::kF32, {most_logit_rows(options), decoder.spec().vocab}),
-      tokens_(stream.device(), DType::kI32, {most_logit_rows(options)}) {
+      tokens_(stream.device(), DType::kI32, {most_logit_rows(options)}),
+      candidates_(stream.device(), DType::kI8, {0, kernels::kBeamCandidateBytes}) {
   decoder.reserve(most_step_tokens(options, num_pages), most_logit_rows(options));
   const model::DecoderSpec& spec = decoder.spec();
   kernels::reserve_step_scratch(stream, most_logit_rows(options), spec.vocab,
                                 {.num_heads = spec.num_heads,
                                  .head_dim = spec.head_dim,
                                  .max_positions = spec.max_positions});
+}
+
+void StepRunner::reserve(const Sequence& sequence) {
+  builder_.reserve(sequence);
+  if (!sequence.has_beams()) return;
+  const std::int64_t most = logits_.shape()[0] * sampling::num_beam_candidates(sequence.sampling);
+  if (candidates_.shape()[0] >= most) return;
+  candidates_ = StagedTensor(stream_.device(), DType::kI8, {most, kernels::kBeamCandidateBytes});
 }
 
 void StepRunner::copy_page(const kv::PageCopy& copy) { engine::copy_page(stream_, memory_, copy); }
@@ -65,6 +75,7 @@ std::optional<StepShape> StepRunner::pad() {
   const StepShape shape = graphs_.padded({.rows = builder_.num_rows(),
                                           .table_pages = builder_.max_pages(),
                                           .chooses_tokens = builder_.sampled().are_any_chosen(),
+                                          .beam_candidates = builder_.beams().num_candidates(),
                                           .leaves_out_layers = builder_.leaves_out_layers()});
   builder_.pad(shape.rows, shape.table_pages, padding_page_);
   return shape;
@@ -74,10 +85,30 @@ void StepRunner::launch(const model::StepBatch& batch) {
   const std::int64_t num_rows = batch.num_logit_rows();
   const View logits = logits_.device().rows(0, num_rows);
   decoder_.forward(stream_, batch, memory_.views(), logits);
-  if (!builder_.sampled().are_any_chosen()) return;
-  kernels::sample_rows(
-      stream_, {.logits = logits, .rows = builder_.row_samplings(), .ids = builder_.sampled_ids()},
-      tokens_.device().rows(0, num_rows));
+  if (builder_.sampled().are_any_chosen()) {
+    kernels::sample_rows(
+        stream_,
+        {.logits = logits, .rows = builder_.row_samplings(), .ids = builder_.sampled_ids()},
+        tokens_.device().rows(0, num_rows));
+  }
+  const std::int64_t num_candidates = builder_.beams().num_candidates();
+  if (num_candidates > 0) {
+    kernels::beam_candidates(
+        stream_, {.logits = logits, .rows = builder_.beam_rows(), .ids = builder_.beam_ids()},
+        candidates_.device()
+            .rows(0, num_rows * num_candidates)
+            .reshape({num_rows, num_candidates, kernels::kBeamCandidateBytes}));
+  }
+}
+
+void StepRunner::download_results(std::int64_t num_rows) {
+  const SampledRows& sampled = builder_.sampled();
+  if (sampled.are_any_chosen()) tokens_.download(stream_, 0, num_rows);
+  const std::int64_t num_candidates = builder_.beams().num_candidates();
+  if (num_candidates > 0) candidates_.download(stream_, 0, num_rows * num_candidates);
+  for (const SampledRows::Range& range : sampled.host_rows()) {
+    logits_.download(stream_, range.first, range.count);
+  }
 }
 
 void StepRunner::run(const std::function<void()>& meanwhile) {
@@ -86,17 +117,14 @@ void StepRunner::run(const std::function<void()>& meanwhile) {
   if (shape.has_value()) {
     graphs_.run(stream_, *shape,
                 {.arrays = batch.tokens.raw(),
+                 .candidates = candidates_.device().raw(),
                  .stream_scratch = stream_.scratch(0),
                  .decoder_scratch_bytes = decoder_.scratch_bytes()},
                 [&] { launch(batch); });
   } else {
     launch(batch);
   }
-  const SampledRows& sampled = builder_.sampled();
-  if (sampled.are_any_chosen()) tokens_.download(stream_, 0, batch.num_logit_rows());
-  for (const SampledRows::Range& range : sampled.host_rows()) {
-    logits_.download(stream_, range.first, range.count);
-  }
+  download_results(batch.num_logit_rows());
   meanwhile();
   stream_.synchronize();
 }
@@ -110,6 +138,14 @@ RequestRows StepRunner::rows(const Sequence& sequence, std::int64_t first, std::
   const auto size = static_cast<std::size_t>(count);
   RequestRows rows;
   rows.count = count;
+  if (sequence.has_beams()) {
+    const std::int64_t row_size = builder_.beams().num_candidates();
+    const View candidates = candidates_.host().rows(first * row_size, count * row_size);
+    rows.candidates = {
+        reinterpret_cast<const sampling::BeamCandidate*>(candidates.as<std::int8_t>()),
+        static_cast<std::size_t>(count * row_size)};
+    return rows;
+  }
   rows.logits = host_logits(first, count);
   if (builder_.sampled().includes(sequence)) {
     rows.tokens = {tokens_.host().rows(first, count).as<std::int32_t>(), size};

@@ -18,6 +18,7 @@
 #include "engine/options.h"
 #include "kv/page_table.h"
 #include "model/decoder.h"
+#include "sampling/beam_candidates.h"
 #include "tensor/copy.h"
 
 namespace caption::engine {
@@ -28,7 +29,10 @@ struct RequestRows {
   // The tokens that the device chose [count], unchecked: kernels::check_token(). Empty: the host
   // chooses.
   std::span<const std::int32_t> tokens;
-  // [count, vocab] on the host, which may be written; unspecified where there are tokens.
+  // Of beams the candidates [count, n], unchecked: kernels::check_candidates().
+  std::span<const sampling::BeamCandidate> candidates;
+  // [count, vocab] on the host, which may be written; unspecified where there are tokens or
+  // candidates.
   std::span<float> logits;
 };
 
@@ -58,7 +62,7 @@ class StepRunner {
   // The builder of the next step's batch.
   BatchBuilder& builder() { return builder_; }
   // Makes room for steps with such a sequence (BatchBuilder::reserve()).
-  void reserve(const Sequence& sequence) { builder_.reserve(sequence); }
+  void reserve(const Sequence& sequence);
   // Computes the batch. `meanwhile` is called when the device has its work, before the host waits.
   void run(const std::function<void()>& meanwhile);
   // Rows [first, first + count) of the batch's logits, of one request; valid until the next run().
@@ -71,8 +75,9 @@ class StepRunner {
  private:
   // Pads the batch; returns its shape, or nullopt if it is launched kernel by kernel.
   std::optional<StepShape> pad();
-  // Gives the stream the computation of logits and of the tokens that the device chooses.
+  // Gives the stream the computation of logits, and of tokens and candidates that the device finds.
   void launch(const model::StepBatch& batch);
+  void download_results(std::int64_t num_rows);
 
   model::Decoder& decoder_;
   Stream& stream_;
@@ -85,6 +90,9 @@ class StepRunner {
   StepGraphs graphs_;
   StagedTensor logits_;  // [L, vocab] f32
   StagedTensor tokens_;  // [L] i32
+  // [n, kBeamCandidateBytes] i8, those of each row of logits that has any; n = 0 as long as no
+  // sequence has beams.
+  StagedTensor candidates_;
 };
 
 }  // namespace caption::engine
