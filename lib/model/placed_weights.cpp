@@ -146,6 +146,10 @@ std::int64_t count_mapped_bytes(const weights::Source& source, const std::string
   return sum;
 }
 
+// Bytes of files that are released together: each time the system interrupts all processors on which
+// the process runs.
+constexpr std::int64_t kReleasedBytes = std::int64_t{32} << 20;
+
 // Elements of a matrix that all threads place together: it takes long beside the rest of a model.
 constexpr std::int64_t kSharedElements = std::int64_t{128} << 20;
 
@@ -267,6 +271,7 @@ void PlacedWeights::place_all(Stream& stream, const Blueprint& stored,
     if (i < places.size()) place_one(stream, i++);
   }
   threads.finish();
+  release_all();
 }
 
 bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter,
@@ -296,7 +301,7 @@ void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& param
     if (!merged_.contains(id)) {
       placed.matrix = place_codes(stream, source, parameter, where,
                                   weights::code_format(format_, *parameter.codes));
-      release(source, name);
+      release_later(source, name);
       return;
     }
   }
@@ -332,6 +337,20 @@ ConstView PlacedWeights::read(weights::Source& source, const Parameter& paramete
 void PlacedWeights::release(weights::Source& source, const std::string& name) {
   const std::lock_guard lock(*sources_mutex_);
   source.release(name);
+}
+
+void PlacedWeights::release_later(weights::Source& source, const std::string& name) {
+  const std::int64_t size_bytes = count_mapped_bytes(source, name);
+  const std::lock_guard lock(*sources_mutex_);
+  unreleased_.emplace_back(&source, name);
+  unreleased_bytes_ += size_bytes;
+  if (unreleased_bytes_ >= kReleasedBytes) release_all();
+}
+
+void PlacedWeights::release_all() {
+  for (const auto& [source, name] : unreleased_) source->release(name);
+  unreleased_.clear();
+  unreleased_bytes_ = 0;
 }
 
 kernels::Weight PlacedWeights::place_matrix(Stream& stream, ParameterId id,

@@ -26,6 +26,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "backend/stream.h"
@@ -126,6 +127,9 @@ class PlacedWeights {
              const StoredName& where);
   ConstView read(weights::Source& source, const Parameter& parameter, const StoredName& where);
   void release(weights::Source& source, const std::string& name);
+  // As release(), together with other tensors: for one whose memory is that of a mapped file.
+  void release_later(weights::Source& source, const std::string& name);
+  void release_all();  // what release_later() has left
   ConstView place_rows(Stream& stream, ConstView file, Tensor& rows) const;
   kernels::Weight place_matrix(Stream& stream, ParameterId id, const Parameter& parameter,
                                ConstView rows);
@@ -136,7 +140,10 @@ class PlacedWeights {
   weights::WeightFormat format_;
   const std::atomic<bool>* cancelled_;  // PlaceOptions::cancelled; for construction
   std::vector<std::unique_ptr<weights::Source>> sources_;
-  // Guards read() and release() of the sources.
+  // During construction: tensors to be released, and their bytes in mapped files.
+  std::vector<std::pair<weights::Source*, std::string>> unreleased_;
+  std::int64_t unreleased_bytes_ = 0;
+  // Guards read() and release() of the sources, and what is to be released.
   std::unique_ptr<std::mutex> sources_mutex_ = std::make_unique<std::mutex>();
   // During construction: the terms to be merged, and all terms with a weight of the base model.
   std::unordered_map<ParameterId, std::vector<LoraTerm>> merged_, with_base_;
