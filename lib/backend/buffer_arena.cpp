@@ -63,7 +63,8 @@ Buffer BufferArena::allocate(std::size_t size_bytes) {
 // The system clears a page when a thread first writes to it. Where it has no huge pages, this
 // clears one small page in each range of kHugePageBytes, and the others are cleared when they are
 // used. A thread that is alone clears a page when it writes to it, and finds it in the processor's
-// caches. MADV_POPULATE_WRITE took 1.5 times as long on two threads, which then wait for each other.
+// caches. MADV_POPULATE_WRITE took 1.5 times as long on two threads, which then wait for each
+// other.
 void BufferArena::touch_pages(std::size_t end) {
   if (end <= touched_bytes_) return;
   const std::size_t step = std::clamp(touched_bytes_, kHugePageBytes, kTouchedBytes);

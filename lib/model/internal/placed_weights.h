@@ -18,6 +18,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -26,7 +27,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "backend/stream.h"
@@ -127,9 +127,10 @@ class PlacedWeights {
              const StoredName& where);
   ConstView read(weights::Source& source, const Parameter& parameter, const StoredName& where);
   void release(weights::Source& source, const std::string& name);
-  // As release(), together with other tensors: for one whose memory is that of a mapped file.
-  void release_later(weights::Source& source, const std::string& name);
-  void release_all();  // what release_later() has left
+  // Gives pages of codes that have been packed back to the system, together with those of other
+  // tensors: nothing else was allocated for them.
+  void release_codes(const weights::Source& source, const std::string& name);
+  void release_packed_pages();
   ConstView place_rows(Stream& stream, ConstView file, Tensor& rows) const;
   kernels::Weight place_matrix(Stream& stream, ParameterId id, const Parameter& parameter,
                                ConstView rows);
@@ -140,9 +141,9 @@ class PlacedWeights {
   weights::WeightFormat format_;
   const std::atomic<bool>* cancelled_;  // PlaceOptions::cancelled; for construction
   std::vector<std::unique_ptr<weights::Source>> sources_;
-  // During construction: tensors to be released, and their bytes in mapped files.
-  std::vector<std::pair<weights::Source*, std::string>> unreleased_;
-  std::int64_t unreleased_bytes_ = 0;
+  // During construction: parts of mapped files whose pages are to be released, and their bytes.
+  std::vector<std::span<const std::byte>> packed_;
+  std::int64_t packed_bytes_ = 0;
   // Guards read() and release() of the sources, and what is to be released.
   std::unique_ptr<std::mutex> sources_mutex_ = std::make_unique<std::mutex>();
   // During construction: the terms to be merged, and all terms with a weight of the base model.
