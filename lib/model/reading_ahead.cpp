@@ -92,8 +92,8 @@ void ReadingAhead::keep_ahead_of(std::size_t i) {
 }
 
 void ReadingAhead::wait() {
-  if (threads_.empty()) return;
   std::unique_lock lock(mutex_);
+  if (threads_.empty()) return;
   waits_.wait(lock, [this] { return !may_read() && num_reading_ == 0; });
 }
 

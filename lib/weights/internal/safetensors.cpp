@@ -94,9 +94,9 @@ struct EntryFields {
   std::vector<std::int64_t> offsets;
 };
 
-// Reads an entry in the form in which the format's library writes it, sooner than a JSON document is
-// made of it: dtype, shape and data_offsets once each, strings without escapes, numbers without
-// a sign.
+// Reads an entry in the form in which the format's library writes it: dtype, shape and data_offsets
+// once each, strings without escapes, numbers without a sign. A JSON document of each entry would
+// take longer.
 class PlainEntry {
  public:
   explicit PlainEntry(std::string_view text) : text_(text) {}
