@@ -101,7 +101,8 @@ Weight place_stored(Stream& stream, ConstView rows);
 // `rows` as above: its numbers rounded to bf16, to nearest even, on a GPU of compute capability 7.5
 // to f16. Borrowed on the CPU when they are bf16 and the kernels prefer rows.
 Weight place_bf16(Stream& stream, ConstView rows);
-// `rows` returns at most 128 rows at a time of a matrix [num_features, K] in `format`:
+// `rows` returns at most 128 rows at a time, 512 where they are borrowed, of a matrix
+// [num_features, K] in `format`:
 // kInt8Row (8-bit codes with a scale per row), kInt4A8 (with steps and bases, in groups of at most
 // 128 columns), or another that is held as codes, in groups of an even number of columns, at most
 // 128 or a multiple of it; a group of all columns may have any.

@@ -42,6 +42,8 @@ namespace {
 // A part of a matrix that a thread packs at a time, in panels. Formats that hold a matrix
 // transposed have the codes of this many features in a line of the processor's caches.
 constexpr std::int64_t kMostPanelsOfPart = 4;
+// The most panels that are packed from rows of a file at a time. Their scales are held meanwhile.
+constexpr std::int64_t kMostPanelsOfRows = 16;
 // The most panels that are packed from words at a time: a row of words is read in order, and is
 // part of all panels. Their scales are held meanwhile.
 constexpr std::int64_t kMostPanelsOfWords = 512;
@@ -69,6 +71,12 @@ QuantisedMatrix borrow_rows(const Tier& tier, const QuantisedRows& rows, std::in
                             std::int64_t count) {
   QuantisedMatrix part = rows.borrow(first, count);
   return takes(tier, part.file_codes) ? std::move(part) : rows(first, count);
+}
+
+// The most panels of a part of a matrix whose codes are like those of `part`.
+std::int64_t most_panels_of(const QuantisedMatrix& part) {
+  if (part.file_codes.empty()) return kMostPanelsOfPart;
+  return part.file_codes.words == nullptr ? kMostPanelsOfRows : kMostPanelsOfWords;
 }
 
 // Calls `pack(part, panel)` for the parts of a matrix of `num_rows` rows, on the pool's threads;
@@ -162,7 +170,7 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
         const std::int64_t row = panel * kPanelFeatures;
         packed.pack_part(tier, rows(row, part.num_rows()), panel);
       },
-      first.file_codes.words == nullptr ? kMostPanelsOfPart : kMostPanelsOfWords);
+      most_panels_of(first));
   return packed;
 }
 
@@ -234,7 +242,8 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
   const auto read = [&](std::int64_t first, std::int64_t count) {
     return borrow_rows(tier, rows, first, count);
   };
-  const std::int64_t num_columns = read(0, 1).num_columns;
+  const QuantisedMatrix first = read(0, 1);
+  const std::int64_t num_columns = first.num_columns;
   const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
   const std::int64_t quads = divide_up(num_columns, 4);
   PackedWeight packed;
@@ -253,9 +262,10 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
     std::copy_n(part.part.scales.as<float>() + part.first, part.count,
                 packed.scales_.as<float>() + panel * kPanelFeatures);
   };
-  over_parts(stream.pool(), num_rows, read, [&](const QuantisedMatrix& part, std::int64_t panel) {
-    over_panels(part, panel, pack);
-  });
+  over_parts(
+      stream.pool(), num_rows, read,
+      [&](const QuantisedMatrix& part, std::int64_t panel) { over_panels(part, panel, pack); },
+      most_panels_of(first));
   return packed;
 }
 

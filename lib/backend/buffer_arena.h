@@ -22,9 +22,9 @@ class BufferArena {
   BufferArena(const BufferArena&) = delete;
   BufferArena& operator=(const BufferArena&) = delete;
 
-  // Returns a buffer of Device::kCpu, aligned to 64 bytes, uninitialised. Pages of small buffers
-  // have been touched: each by one thread, where threads that write side by side would both clear a
-  // page that they share. Throws Error(kOutOfMemory).
+  // Returns a buffer of Device::kCpu, aligned to 64 bytes, uninitialised. If the pool has several
+  // threads, pages of small buffers have been touched: each by one thread, where threads that write
+  // side by side would both clear a page that they share. Throws Error(kOutOfMemory).
   Buffer allocate(std::size_t size_bytes);
 
  private:

@@ -46,7 +46,12 @@ void over_absent(std::span<const std::byte> pages, const Found& found) {
 
 void RequestedPages::add(const MappedFile& file, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  over_absent(whole_pages(bytes), [&](std::span<const std::byte> pages) {
+  const std::span<const std::byte> requested = whole_pages(bytes);
+  const bool is_again = requested.data() >= last_.data() &&
+                        requested.data() + requested.size() <= last_.data() + last_.size();
+  if (is_again) return;  // small tensors lie beside each other in a page
+  last_ = requested;
+  over_absent(requested, [&](std::span<const std::byte> pages) {
     absent_.push_back({.file = &file, .pages = pages});
   });
   request_pages(bytes);

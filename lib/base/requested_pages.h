@@ -33,6 +33,7 @@ class RequestedPages {
     std::span<const std::byte> pages;
   };
   std::vector<Run> absent_;
+  std::span<const std::byte> last_;  // whole pages, the last ones that were asked for
 };
 
 }  // namespace caption

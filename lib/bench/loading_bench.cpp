@@ -128,11 +128,12 @@ class Files {
   std::vector<OpenFile> files_;
 };
 
-// Touches and frees as much memory as copying takes: a virtual machine whose host has taken memory
-// back waits for it when a page is touched, and then the passes that come first would wait for all.
-void warm_memory(std::int64_t size_bytes) {
+// Touches and frees more memory than copying or loading takes: a virtual machine whose host has
+// taken memory back waits for it when a page is touched, and then the passes that come first, and
+// those that take more memory, would wait for it.
+void warm_memory(std::int64_t file_bytes) {
   constexpr std::size_t kPageBytes = 4096;
-  const Buffer memory(Device::kCpu, static_cast<std::size_t>(size_bytes));
+  const Buffer memory(Device::kCpu, static_cast<std::size_t>(file_bytes + file_bytes / 2));
   for (std::size_t at = 0; at < memory.size_bytes(); at += kPageBytes) {
     memory.begin()[at] = std::byte{1};
   }

@@ -11,6 +11,7 @@
 
 #include "backend/uploader.h"
 #include "base/error.h"
+#include "base/mapped_file.h"
 #include "kernels/convert.h"
 #include "model/file_codes.h"
 #include "model/internal/placing_threads.h"
@@ -146,6 +147,11 @@ std::int64_t count_mapped_bytes(const weights::Source& source, const std::string
   return sum;
 }
 
+// Bytes of files whose pages are released together: each time the system interrupts all processors
+// on which the process runs.
+constexpr std::int64_t kReleasedBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kLeastPageBytes = 4096;
+
 // Elements of a matrix that all threads place together: it takes long beside the rest of a model.
 constexpr std::int64_t kSharedElements = std::int64_t{128} << 20;
 
@@ -267,6 +273,7 @@ void PlacedWeights::place_all(Stream& stream, const Blueprint& stored,
     if (i < places.size()) place_one(stream, i++);
   }
   threads.finish();
+  release_packed_pages();
 }
 
 bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter,
@@ -296,7 +303,7 @@ void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& param
     if (!merged_.contains(id)) {
       placed.matrix = place_codes(stream, source, parameter, where,
                                   weights::code_format(format_, *parameter.codes));
-      release(source, name);
+      release_codes(source, name);
       return;
     }
   }
@@ -332,6 +339,34 @@ ConstView PlacedWeights::read(weights::Source& source, const Parameter& paramete
 void PlacedWeights::release(weights::Source& source, const std::string& name) {
   const std::lock_guard lock(*sources_mutex_);
   source.release(name);
+}
+
+void PlacedWeights::release_codes(const weights::Source& source, const std::string& name) {
+  const std::lock_guard lock(*sources_mutex_);
+  for (const std::span<const std::byte> bytes : source.mapped_bytes(name)) {
+    packed_.push_back(bytes);
+    packed_bytes_ += std::ssize(bytes);
+  }
+  if (packed_bytes_ >= kReleasedBytes) release_packed_pages();
+}
+
+void PlacedWeights::release_packed_pages() {
+  std::sort(packed_.begin(), packed_.end(),
+            [](const auto& a, const auto& b) { return a.data() < b.data(); });
+  std::span<const std::byte> run;
+  for (const std::span<const std::byte> bytes : packed_) {
+    const std::byte* const end = run.data() + run.size();
+    // Less than a page in between lies in pages that hold parts of both.
+    if (!run.empty() && bytes.data() - end < kLeastPageBytes) {
+      run = {run.data(), std::max(end, bytes.data() + bytes.size())};
+    } else {
+      release_pages(run);
+      run = bytes;
+    }
+  }
+  release_pages(run);
+  packed_.clear();
+  packed_bytes_ = 0;
 }
 
 kernels::Weight PlacedWeights::place_matrix(Stream& stream, ParameterId id,

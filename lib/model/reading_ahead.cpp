@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 
 #include "base/mapped_file.h"
 
@@ -14,6 +14,7 @@ namespace {
 // huge pages.
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 constexpr std::size_t kNumThreads = 4;
+constexpr std::int64_t kLimitStepBytes = ReadingAhead::kAheadBytes / 4;
 
 // How often this thread has waited in a fault until the system had read a page from a file.
 long count_waits() {
@@ -52,19 +53,21 @@ ReadingAhead::ReadingAhead(const std::vector<std::vector<std::span<const std::by
     }
     ends_.push_back(end);
   }
-  const std::size_t num_threads = std::min(kNumThreads, pieces_.size());
-  threads_.reserve(num_threads);
-  try {
-    while (threads_.size() < num_threads) threads_.emplace_back([this] { read(); });
-  } catch (const std::system_error&) {
-    // Tensors are then read by fewer threads, or when they are placed.
-  } catch (...) {
-    stop();
-    throw;
-  }
+  threads_.reserve(kNumThreads);
+  const std::lock_guard lock(mutex_);
+  if (!pieces_.empty()) start_thread();
 }
 
 ReadingAhead::~ReadingAhead() { stop(); }
+
+bool ReadingAhead::start_thread() {
+  try {
+    threads_.emplace_back([this] { read(); });
+    return true;
+  } catch (const std::exception&) {
+    return false;  // tensors are then read by fewer threads, or when they are placed
+  }
+}
 
 void ReadingAhead::stop() {
   {
@@ -78,33 +81,43 @@ void ReadingAhead::stop() {
 void ReadingAhead::keep_ahead_of(std::size_t i) {
   {
     const std::lock_guard lock(mutex_);
-    limit_ = std::max(limit_, ends_.at(i) + kAheadBytes);
-    if (!may_read()) return;
+    const std::int64_t limit = ends_.at(i) + kAheadBytes;
+    // Few large steps: each wakes a thread.
+    const bool is_at_end = ends_.back() <= limit;
+    if (limit < limit_ + kLimitStepBytes && !(is_at_end && limit_ < ends_.back())) return;
+    limit_ = limit;
+    if (!may_take_piece()) return;
   }
   limit_changed_.notify_one();
 }
 
 void ReadingAhead::wait() {
-  if (threads_.empty()) return;
   std::unique_lock lock(mutex_);
+  if (threads_.empty()) return;
   waits_.wait(lock, [this] { return !may_read() && num_reading_ == 0; });
 }
 
 void ReadingAhead::read() {
-  bool was_cached = false;  // the piece before, which this thread read
   std::unique_lock lock(mutex_);
   for (;;) {
-    limit_changed_.wait(lock, [this] { return stops_ || may_read(); });
+    limit_changed_.wait(lock, [this] { return stops_ || may_take_piece(); });
     if (stops_) return;
     const std::span<const std::byte> piece = pieces_[next_++];
     position_ += std::ssize(piece);
     ++num_reading_;
-    if (may_read()) limit_changed_.notify_one();
+    const bool was_cached = is_cached_;
+    if (may_take_piece()) limit_changed_.notify_one();
     lock.unlock();
-    was_cached = (was_cached && is_probably_cached(piece)) || !populate_from_disk(piece);
+    const bool is_cached = (was_cached && is_probably_cached(piece)) || !populate_from_disk(piece);
     lock.lock();
+    is_cached_ = is_cached;
     --num_reading_;
-    waits_.notify_all();
+    const std::size_t num_wanted = std::min(kNumThreads, pieces_.size());
+    while (!is_cached && !stops_ && threads_.size() < num_wanted) {
+      if (!start_thread()) break;
+    }
+    if (may_take_piece()) limit_changed_.notify_one();
+    if (!may_read()) waits_.notify_all();
   }
 }
 

@@ -65,6 +65,33 @@ TEST_SUITE("weights/safetensors") {
     CHECK(tensors[2].bytes.empty());
   }
 
+  TEST_CASE("an entry may be written in any form of JSON") {
+    for (const char* const entry : {
+             R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24]})",
+             R"({ "data_offsets" : [ 0 , 24 ] , "shape" : [ 2 , 3 ] , "dtype" : "F32" })",
+             "{\n\t\"dtype\": \"F32\",\n\t\"shape\": [2, 3],\n\t\"data_offsets\": [0, 24]\n}",
+             R"({"dtype":"\u004632","shape":[2,3],"data_offsets":[-0,24]})",
+             R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24],"note":[true]})",
+         }) {
+      CAPTURE(entry);
+      const auto tensors = parsed(file_of(padded(std::string("{\"a\":") + entry + "}"), 24));
+      REQUIRE(tensors.size() == 1);
+      CHECK(tensors[0].dtype == DType::kF32);
+      CHECK(tensors[0].extents == std::vector<std::int64_t>{2, 3});
+      CHECK(tensors[0].bytes.size() == 24);
+    }
+    for (const char* const entry : {
+             R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24],"shape":[2,3]})",
+             R"({"dtype":"F32","shape":[02,3],"data_offsets":[0,24]})",
+             R"({"dtype":"F32","shape":[2,3,],"data_offsets":[0,24]})",
+             R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24],})",
+             R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,9999999999999999999]})",
+         }) {
+      CAPTURE(entry);
+      CHECK(refusal(file_of(padded(std::string("{\"a\":") + entry + "}"), 24)) != "");
+    }
+  }
+
   TEST_CASE("a file without tensors is a file") {
     CHECK(parsed(file_of("{}", 0)).empty());
     CHECK(parsed(file_of("{\"__metadata__\": {}}   ", 0)).empty());

@@ -162,17 +162,38 @@ void pack_words_of_rows_avx2(const PanelWordsArgs& args) {
 
 namespace {
 
+// The F16 numbers at byte `at` of eight rows.
+[[gnu::always_inline]] inline __m128i load_halves(const std::uint8_t* const* rows,
+                                                  std::int64_t at) {
+  const auto half = [&](int n) {
+    std::uint16_t bits = 0;
+    __builtin_memcpy(&bits, rows[n] + at, sizeof(bits));
+    return static_cast<int>(bits);
+  };
+  __m128i halves = _mm_cvtsi32_si128(half(0));
+  halves = _mm_insert_epi16(halves, half(1), 1);
+  halves = _mm_insert_epi16(halves, half(2), 2);
+  halves = _mm_insert_epi16(halves, half(3), 3);
+  halves = _mm_insert_epi16(halves, half(4), 4);
+  halves = _mm_insert_epi16(halves, half(5), 5);
+  halves = _mm_insert_epi16(halves, half(6), 6);
+  return _mm_insert_epi16(halves, half(7), 7);
+}
+
 // Writes the F16 numbers at byte `at` of each row as f32. Returns whether all are finite.
 bool store_halves(const std::uint8_t* const* rows, std::int64_t at, float* to) {
-  alignas(32) std::uint16_t halves[kPanelColumns];
-  for (std::int64_t n = 0; n < kPanelColumns; ++n) __builtin_memcpy(halves + n, rows[n] + at, 2);
   const __m128i exponent = _mm_set1_epi16(0x7C00);
+  const auto find_not_finite = [&](__m128i halves) {
+    return _mm_cmpeq_epi16(_mm_and_si128(halves, exponent), exponent);
+  };
   __m128i not_finite = _mm_setzero_si128();
-  for (std::int64_t n = 0; n < kPanelColumns; n += 8) {
-    const __m128i eight = _mm_load_si128(reinterpret_cast<const __m128i*>(halves + n));
-    _mm256_storeu_ps(to + n, _mm256_cvtph_ps(eight));
+  for (std::int64_t n = 0; n < kPanelColumns; n += 16) {
+    const __m128i first = load_halves(rows + n, at);
+    const __m128i last = load_halves(rows + n + 8, at);
+    store_line(reinterpret_cast<std::uint8_t*>(to + n), _mm256_castps_si256(_mm256_cvtph_ps(first)),
+               _mm256_castps_si256(_mm256_cvtph_ps(last)));
     not_finite =
-        _mm_or_si128(not_finite, _mm_cmpeq_epi16(_mm_and_si128(eight, exponent), exponent));
+        _mm_or_si128(not_finite, _mm_or_si128(find_not_finite(first), find_not_finite(last)));
   }
   return _mm_movemask_epi8(not_finite) == 0;
 }

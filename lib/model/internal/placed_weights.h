@@ -18,6 +18,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -126,6 +127,10 @@ class PlacedWeights {
              const StoredName& where);
   ConstView read(weights::Source& source, const Parameter& parameter, const StoredName& where);
   void release(weights::Source& source, const std::string& name);
+  // Gives pages of codes that have been packed back to the system, together with those of other
+  // tensors: nothing else was allocated for them.
+  void release_codes(const weights::Source& source, const std::string& name);
+  void release_packed_pages();
   ConstView place_rows(Stream& stream, ConstView file, Tensor& rows) const;
   kernels::Weight place_matrix(Stream& stream, ParameterId id, const Parameter& parameter,
                                ConstView rows);
@@ -136,7 +141,10 @@ class PlacedWeights {
   weights::WeightFormat format_;
   const std::atomic<bool>* cancelled_;  // PlaceOptions::cancelled; for construction
   std::vector<std::unique_ptr<weights::Source>> sources_;
-  // Guards read() and release() of the sources.
+  // During construction: parts of mapped files whose pages are to be released, and their bytes.
+  std::vector<std::span<const std::byte>> packed_;
+  std::int64_t packed_bytes_ = 0;
+  // Guards read() and release() of the sources, and what is to be released.
   std::unique_ptr<std::mutex> sources_mutex_ = std::make_unique<std::mutex>();
   // During construction: the terms to be merged, and all terms with a weight of the base model.
   std::unordered_map<ParameterId, std::vector<LoraTerm>> merged_, with_base_;

@@ -87,49 +87,137 @@ std::size_t header_length(std::span<const std::byte> file, const std::string& na
   return length;
 }
 
-const DTypeName& find_dtype(const JsonObject& object) {
-  const std::string name = object.require_string("dtype");
+// What a header says about a tensor.
+struct EntryFields {
+  std::string dtype;
+  std::vector<std::int64_t> extents;
+  std::vector<std::int64_t> offsets;
+};
+
+// Reads an entry in the form in which the format's library writes it: dtype, shape and data_offsets
+// once each, strings without escapes, numbers without a sign. A JSON document of each entry would
+// take longer.
+class PlainEntry {
+ public:
+  explicit PlainEntry(std::string_view text) : text_(text) {}
+
+  // Returns nothing for an entry of any other form, which may be valid.
+  std::optional<EntryFields> read() {
+    EntryFields fields;
+    bool has_dtype = false;
+    bool has_shape = false;
+    bool has_offsets = false;
+    if (!take('{')) return std::nullopt;
+    do {
+      std::string key;
+      if (!read_string(key) || !take(':')) return std::nullopt;
+      bool is_read = false;
+      if (key == "dtype") is_read = !std::exchange(has_dtype, true) && read_string(fields.dtype);
+      if (key == "shape") is_read = !std::exchange(has_shape, true) && read_ints(fields.extents);
+      if (key == "data_offsets") {
+        is_read = !std::exchange(has_offsets, true) && read_ints(fields.offsets);
+      }
+      if (!is_read) return std::nullopt;
+    } while (take(','));
+    const bool is_whole = take('}') && at_ == text_.size();
+    if (!is_whole || !has_dtype || !has_shape || !has_offsets) return std::nullopt;
+    return fields;
+  }
+
+ private:
+  // Skips spaces. Returns whether `c` comes next, and if so, skips it.
+  bool take(char c) {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  bool read_string(std::string& to) {
+    if (!take('"')) return false;
+    const std::size_t begin = at_;
+    const auto is_plain = [](char c) {
+      return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+    };
+    while (at_ < text_.size() && is_plain(text_[at_])) ++at_;
+    to = text_.substr(begin, at_ - begin);
+    return take('"');
+  }
+  bool read_ints(std::vector<std::int64_t>& to) {
+    if (!take('[')) return false;
+    if (take(']')) return true;
+    do {
+      std::int64_t number = 0;
+      if (!read_int(number)) return false;
+      to.push_back(number);
+    } while (take(','));
+    return take(']');
+  }
+  bool read_int(std::int64_t& to) {
+    constexpr std::size_t kMostDigits = 18;
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+    const std::size_t begin = at_;
+    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
+      if (at_ - begin == kMostDigits) return false;
+      to = 10 * to + (text_[at_] - '0');
+    }
+    const std::size_t digits = at_ - begin;
+    return digits == 1 || (digits > 1 && text_[begin] != '0');
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+// `where` names the tensor in messages.
+EntryFields read_fields(std::string_view text, const std::string& where) {
+  if (std::optional<EntryFields> plain = PlainEntry(text).read()) return std::move(*plain);
+  const JsonObject object = JsonObject::parse(text, where, ErrorCode::kBadModel);
+  EntryFields fields{.dtype = object.require_string("dtype"), .extents = {}, .offsets = {}};
+  if (!object.has("shape")) fail(where, "shape is missing");
+  fields.extents = object.get_ints("shape");
+  fields.offsets = object.get_ints("data_offsets");
+  return fields;
+}
+
+const DTypeName& find_dtype(const std::string& name, const std::string& where) {
   for (const DTypeName& dtype : kDTypes) {
     if (dtype.name == name) return dtype;
   }
-  fail(object.name(), "unknown dtype " + quote_name(name));
+  fail(where, "unknown dtype " + quote_name(name));
 }
 
-Entry read_entry(const JsonObject& object, const std::string& name) {
-  const DTypeName& dtype = find_dtype(object);
+Entry read_entry(EntryFields fields, const std::string& name, const std::string& where) {
+  const DTypeName& dtype = find_dtype(fields.dtype, where);
   Entry entry;
   entry.tensor.name = name;
   entry.tensor.dtype_name = dtype.name;
   entry.tensor.dtype = dtype.dtype;
   entry.element_bytes = dtype.size_bytes;
-  if (!object.has("shape")) fail(object.name(), "shape is missing");
-  entry.tensor.extents = object.get_ints("shape");
+  entry.tensor.extents = std::move(fields.extents);
   std::int64_t num_elements = 1;
   std::int64_t size_bytes = 0;
   bool overflows = false;
   for (const std::int64_t extent : entry.tensor.extents) {
-    if (extent < 0) fail(object.name(), "negative extent " + std::to_string(extent) + " in shape");
+    if (extent < 0) fail(where, "negative extent " + std::to_string(extent) + " in shape");
     overflows = overflows || __builtin_mul_overflow(num_elements, extent, &num_elements);
   }
   overflows = overflows || __builtin_mul_overflow(num_elements, dtype.size_bytes, &size_bytes);
   if (overflows) {
-    fail(object.name(), "shape " + extents_to_string(entry.tensor.extents) + " of " +
-                            entry.tensor.dtype_name + " is beyond 63 bits");
+    fail(where, "shape " + extents_to_string(entry.tensor.extents) + " of " +
+                    entry.tensor.dtype_name + " is beyond 63 bits");
   }
   entry.tensor.num_elements = num_elements;
 
-  const std::vector<std::int64_t> offsets = object.get_ints("data_offsets");
+  const std::vector<std::int64_t>& offsets = fields.offsets;
   if (offsets.size() != 2) {
-    fail(object.name(),
-         "data_offsets has " + counted(std::ssize(offsets), "number") + "; expected two");
+    fail(where, "data_offsets has " + counted(std::ssize(offsets), "number") + "; expected two");
   }
   entry.begin = offsets[0];
   entry.end = offsets[1];
   if (entry.begin < 0 || entry.end < entry.begin || entry.end - entry.begin != size_bytes) {
-    fail(object.name(), "data_offsets " + extents_to_string(offsets) + " do not span the " +
-                            std::to_string(size_bytes) + " bytes of " +
-                            extents_to_string(entry.tensor.extents) + " " +
-                            entry.tensor.dtype_name);
+    fail(where, "data_offsets " + extents_to_string(offsets) + " do not span the " +
+                    std::to_string(size_bytes) + " bytes of " +
+                    extents_to_string(entry.tensor.extents) + " " + entry.tensor.dtype_name);
   }
   return entry;
 }
@@ -184,7 +272,7 @@ std::vector<Entry> read_header(std::string_view text, const std::string& file_na
       fail(where, "is described by " + std::to_string(value.size()) + " bytes; at most " +
                       std::to_string(kMaxEntryBytes) + " were expected");
     }
-    entries.push_back(read_entry(JsonObject::parse(value, where, ErrorCode::kBadModel), name));
+    entries.push_back(read_entry(read_fields(value, where), name, where));
   }
   return entries;
 }
