@@ -79,13 +79,13 @@ struct ModelDraftRow {
   double step_us = 0;          // median over the rounds of the mean, with the passes for its drafts
   double pass_us = 0;          // median over the rounds of the mean; 0 without passes
   double plain_step_us = 0;    // step_us without drafts
-  MedianInterval ratio;        // of the speed to that without drafts, over the rounds
+  MedianInterval ratio = {};        // of the speed to that without drafts, over the rounds
   // The ratios that the two formulas above give; 0 for kAdaptiveDepth and kOwnGuesses.
   double expected_ratio = 0;  // by t and c
   double formula_ratio = 0;   // by M and C
   // kAdaptiveDepth: of the speed to that of the fixed depth, or none, whose median speed is the
   // highest, over the rounds; its depth, 0 for none.
-  MedianInterval of_best;
+  MedianInterval of_best = {};
   std::int32_t best_depth = 0;
   bool outputs_are_equal = true;  // of all rounds, to those without drafts
 };
