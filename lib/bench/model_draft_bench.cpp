@@ -1,7 +1,6 @@
 #include "bench/model_draft_bench.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -149,8 +148,6 @@ class Contender {
 
  private:
   static constexpr int kFirstSteps = 2;  // in which the draft model reads the prompts
-  // Between the starts of the right guesses of sequences, modulo 1: other than the golden ratio.
-  static constexpr double kStartStep = 0.7548776662466927;
 
   engine::EngineOptions with_drafts();
   void step();
@@ -176,7 +173,7 @@ engine::EngineOptions Contender::with_drafts() {
   benched_ = setting_.make_draft(engine, setting_.num_tokens());
   planted_.emplace(benched_->model(),
                    agreement == kOwnGuesses ? std::nullopt : std::optional(agreement),
-                   setting_.decoder.spec().vocab);
+                   setting_.decoder.spec().vocab, setting_.requests.size());
   engine.draft_source = &drafter_.emplace(drafts::DrafterOptions{.method = drafts::Method::kModel,
                                                                  .max_drafts = engine.max_drafts,
                                                                  .is_adaptive = is_adaptive},
@@ -201,8 +198,7 @@ void Contender::begin() {
     if (depth == kNone) continue;
     const auto number = static_cast<std::int64_t>(ids_.back());
     benched_->begin(number, setting_.requests[i]);
-    const double start = kStartStep * as_double(number);
-    planted_->begin(number, output, start - std::floor(start));
+    planted_->begin(number, output, i);
   }
   while (engine_.stats().prefill_tokens < prompt_tokens) step();
   for (int i = 0; i < kFirstSteps; ++i) step();

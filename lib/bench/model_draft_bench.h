@@ -38,7 +38,7 @@ namespace caption::bench {
 
 inline constexpr double kOwnGuesses = -1;
 inline constexpr std::int32_t kAdaptiveDepth = 0;
-inline constexpr int kLearningRounds = 2;
+inline constexpr int kLearningRounds = 4;
 
 // A draft model under measurement, of one engine.
 class BenchedDraft {
@@ -79,7 +79,7 @@ struct ModelDraftRow {
   double step_us = 0;          // median over the rounds of the mean, with the passes for its drafts
   double pass_us = 0;          // median over the rounds of the mean; 0 without passes
   double plain_step_us = 0;    // step_us without drafts
-  MedianInterval ratio = {};        // of the speed to that without drafts, over the rounds
+  MedianInterval ratio = {};   // of the speed to that without drafts, over the rounds
   // The ratios that the two formulas above give; 0 for kAdaptiveDepth and kOwnGuesses.
   double expected_ratio = 0;  // by t and c
   double formula_ratio = 0;   // by M and C

@@ -16,6 +16,9 @@ constexpr std::int64_t kCatchUpFactor = 4;
 constexpr double kWeightOfCatchUp = 0.25;  // weight of a new time in the mean of these times
 constexpr double kMostAlpha = 0.99;
 constexpr double kMostTrialSteps = 100;  // a trial may cost as much as so many steps
+// The first trials may take as much time as so many steps besides kTrialShare: alpha is not known
+// before some tens of guesses.
+constexpr double kFirstTrialSteps = 32;
 // Passes of up to so many times the tokens of the largest measured one, and as many times less than
 // the smallest, are estimated from measured ones.
 constexpr std::int64_t kKnownFactor = 2;
@@ -100,6 +103,10 @@ std::int64_t ModelDepth::more(std::span<const ModelChain> chains, const StepCost
 bool ModelDepth::begin_trial(const ModelChain& chain, const StepCosts& steps) {
   const std::int64_t num_tokens = step_.num_tokens + step_.num_prompt_tokens;
   const double plain_us = steps.us(num_tokens);
+  if (plain_us > 0 && !has_begun_trials_) {
+    has_begun_trials_ = true;
+    trial_us_ += kFirstTrialSteps * steps.us(step_.num_tokens);
+  }
   const double us = pass_us(1, steps) + catch_up_us(chain.num_missing, 1, steps) +
                     steps.us(num_tokens + 1) - plain_us;
   if (us <= 0 || us > trial_us_) return false;

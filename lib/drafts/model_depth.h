@@ -8,9 +8,10 @@
 // with the probabilities of the guesses that are known by then.
 //
 // t and c are measured (StepCosts), and alpha is the mean probability of recent guesses
-// (Acceptance). A model that is not used is tried again on a single sequence, in at most
-// kTrialShare of the time. What steps with guesses saved or lost is added up as well: when they
-// have lost time together, there is a pause (drafts/savings_balance.h).
+// (Acceptance). A model that is not used is tried on a single sequence at a time, at first for the
+// time of some steps, later in at most kTrialShare of the time. What steps with guesses saved or
+// lost is added up as well: when they have lost time together, there is a pause
+// (drafts/savings_balance.h).
 #pragma once
 
 #include <cstdint>
@@ -98,8 +99,9 @@ class ModelDepth {
   std::int64_t largest_pass_ = 0;
   double catch_up_us_ = 0;  // mean per token; 0: none was measured
   double alpha_ = 0.6;
-  double num_guesses_ = 4;            // weight of the prior, in guesses
-  double trial_us_ = 0;               // may be spent on trials; negative after an expensive one
+  double num_guesses_ = 4;  // weight of the prior, in guesses
+  double trial_us_ = 0;     // may be spent on trials; negative after an expensive one
+  bool has_begun_trials_ = false;
   std::optional<double> untried_us_;  // during a trial, the time of the step without it
   SavingsBalance balance_{1024};
   // The members below belong to the step that begin() began.

@@ -18,7 +18,7 @@ void PlantedModel::replace(const drafts::ModelQuery& query, drafts::Guess& guess
   if (guess.token == drafts::kNoGuess) return;
   Planned& planned = planned_.at(query.sequence);
   const std::int64_t index = std::ssize(query.followers);
-  if (index == 0) planned.run = planned.runs.next();
+  if (index == 0) planned.run = runs_.at(planned.slot).next();
   const std::size_t position = query.output.size() + query.followers.size();
   if (position >= planned.output.size()) return;
   const std::int64_t right = planned.output[position];

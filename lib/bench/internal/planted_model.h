@@ -1,10 +1,13 @@
 // bench/internal/planted_model.h: a draft model whose guesses are right with a planted probability.
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "bench/internal/run_lengths.h"
 #include "drafts/draft_model.h"
@@ -22,14 +25,20 @@ struct PassTimes {
 // other tokens. Without an agreement the guesses are the model's own. Used by one thread at a time.
 class PlantedModel final : public drafts::DraftModel {
  public:
-  // `model` is borrowed.
-  PlantedModel(drafts::DraftModel& model, std::optional<double> agreement, std::int64_t vocab)
-      : model_(model), agreement_(agreement), vocab_(vocab) {}
+  // `model` is borrowed. `num_slots` sequences at most have guesses at a time.
+  PlantedModel(drafts::DraftModel& model, std::optional<double> agreement, std::int64_t vocab,
+               std::size_t num_slots)
+      : model_(model), agreement_(agreement), vocab_(vocab) {
+    for (std::size_t slot = 0; slot < num_slots; ++slot) {
+      const double start = kStartStep * static_cast<double>(slot);
+      runs_.emplace_back(agreement.value_or(0), start - std::floor(start));
+    }
+  }
 
-  // Before the first guess for a sequence: its output, borrowed, and where its RunLengths start.
-  void begin(std::int64_t sequence, std::span<const std::int32_t> output, double start) {
-    planned_.insert_or_assign(
-        sequence, Planned{.output = output, .runs = RunLengths(agreement_.value_or(0), start)});
+  // Before the first guess for a sequence: its output, borrowed, and the slot of which it takes the
+  // next runs of right guesses.
+  void begin(std::int64_t sequence, std::span<const std::int32_t> output, std::size_t slot) {
+    planned_.insert_or_assign(sequence, Planned{.output = output, .slot = slot});
   }
   const PassTimes& passes() const { return passes_; }
 
@@ -50,9 +59,12 @@ class PlantedModel final : public drafts::DraftModel {
   }
 
  private:
+  // Between the starts of slots, modulo 1: another ratio than that of RunLengths.
+  static constexpr double kStartStep = 0.7548776662466927;
+
   struct Planned {
     std::span<const std::int32_t> output;
-    RunLengths runs;
+    std::size_t slot = 0;
     std::int64_t run = 0;  // right guesses in the step under way
   };
 
@@ -61,6 +73,7 @@ class PlantedModel final : public drafts::DraftModel {
   drafts::DraftModel& model_;
   std::optional<double> agreement_;
   std::int64_t vocab_;
+  std::vector<RunLengths> runs_;  // by slot
   PassTimes passes_;
   std::unordered_map<std::int64_t, Planned> planned_;
 };
