@@ -220,7 +220,7 @@ class Drafter final : public DraftSource {
   // Of steps that compute neither drafts nor prompts: costs_ takes similar sizes for one, so that a
   // jump between a step without drafts and one with few is not seen there.
   StepCosts plain_costs_;
-  SavingsBalance balance_{256};
+  SavingsBalance balance_{256, 2};
   double us_per_token_ = 0;  // mean of the latest steps without prompts; 0: none was measured
   DraftCounts counts_;
   DraftedSteps steps_;

@@ -6,13 +6,13 @@
 namespace caption::drafts {
 namespace {
 
-constexpr int kRounds = 4;  // Dinkelbach's method is then within rounding of its limit
-// The time of what the model computes before its first guess is charged to so many steps.
-constexpr double kCatchUpSteps = 32;
+constexpr int kRounds = 4;           // Dinkelbach's method is then within rounding of its limit
 constexpr double kMostGuesses = 64;  // alpha is the mean probability of about so many guesses
 // From a pass that computes more tokens than this for each sequence, the cost of a token that must
 // be caught up is learned, not the cost of a usual pass.
 constexpr std::int64_t kCatchUpFactor = 4;
+// Before it was measured, a token that must be caught up costs so much of a pass for one token.
+constexpr double kFirstCatchUp = 0.125;
 constexpr double kWeightOfCatchUp = 0.25;  // weight of a new time in the mean of these times
 constexpr double kMostAlpha = 0.99;
 constexpr double kMostTrialSteps = 100;  // a trial may cost as much as so many steps
@@ -43,8 +43,9 @@ double ModelDepth::pass_us(std::int64_t num_tokens, const StepCosts& steps) cons
 
 double ModelDepth::catch_up_us(std::int64_t num_missing, std::int64_t num_chains,
                                const StepCosts& steps) const {
-  if (catch_up_us_ > 0) return catch_up_us_ * static_cast<double>(num_missing - num_chains);
-  return relative_cost_ * (steps.us(num_missing) - steps.us(num_chains));
+  const double per_token =
+      catch_up_us_ > 0 ? catch_up_us_ : kFirstCatchUp * relative_cost_ * steps.us(1);
+  return per_token * static_cast<double>(num_missing - num_chains);
 }
 
 ModelDepth::Choice ModelDepth::best(std::span<const ModelChain> chains, std::int64_t num_tokens,
@@ -126,6 +127,7 @@ void ModelDepth::observe_pass(const StepLoad& load, std::int64_t num_chains) {
     const double usual_us = smallest_pass_ > 0 ? passes_.us(num_chains) : 0;
     const double per_token =
         std::max(0.0, us - usual_us) / static_cast<double>(load.num_tokens - num_chains);
+    catch_up_of_step_us_ += std::max(0.0, us - usual_us);
     catch_up_us_ += (catch_up_us_ == 0 ? 1 : kWeightOfCatchUp) * (per_token - catch_up_us_);
     return;
   }
@@ -135,7 +137,15 @@ void ModelDepth::observe_pass(const StepLoad& load, std::int64_t num_chains) {
   largest_pass_ = std::max(largest_pass_, load.num_tokens);
 }
 
+void ModelDepth::observe_saving(double saved_us, double plain_us) {
+  owed_us_ += catch_up_of_step_us_;
+  const double charged_us = owed_us_ / kCatchUpSteps;
+  owed_us_ -= charged_us;
+  balance_.observe(saved_us + catch_up_of_step_us_ - charged_us, plain_us);
+}
+
 void ModelDepth::observe_step(double us) {
+  catch_up_of_step_us_ = 0;
   if (untried_us_.has_value()) trial_us_ -= std::max(0.0, us - *untried_us_);
   untried_us_.reset();
   trial_us_ = std::min(trial_us_ + kTrialShare * us, kMostTrialSteps * us);

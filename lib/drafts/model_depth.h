@@ -70,12 +70,14 @@ class ModelDepth {
   // Learns the time of the target's step, without the draft model's passes.
   void observe_step(double us);
   // Learns that the guesses of a step saved `saved_us` (below 0: lost them); the step takes
-  // plain_us without them.
-  void observe_saving(double saved_us, double plain_us) { balance_.observe(saved_us, plain_us); }
+  // plain_us without them. What the model had to compute before its first guess for a sequence is
+  // charged to kCatchUpSteps steps, about.
+  void observe_saving(double saved_us, double plain_us);
   bool is_paused() const { return balance_.is_paused(); }
 
   static constexpr double kLeastGain = 0.05;
   static constexpr double kTrialShare = 0.01;
+  static constexpr double kCatchUpSteps = 32;
 
  private:
   struct Choice {
@@ -103,7 +105,10 @@ class ModelDepth {
   double trial_us_ = 0;     // may be spent on trials; negative after an expensive one
   bool has_begun_trials_ = false;
   std::optional<double> untried_us_;  // during a trial, the time of the step without it
-  SavingsBalance balance_{1024};
+  // The savings of steps with guesses of a model, whose passes cost time, scatter more than others.
+  SavingsBalance balance_{1024, 8};
+  double catch_up_of_step_us_ = 0;  // part of the passes of the step under way
+  double owed_us_ = 0;              // of catching up, not charged to a step yet
   // The members below belong to the step that begin() began.
   PlainStep step_;
   double us_per_token_ = 0;
