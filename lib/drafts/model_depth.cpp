@@ -139,13 +139,16 @@ void ModelDepth::observe_pass(const StepLoad& load, std::int64_t num_chains) {
 
 void ModelDepth::observe_saving(double saved_us, double plain_us) {
   owed_us_ += catch_up_of_step_us_;
-  const double charged_us = owed_us_ / kCatchUpSteps;
-  owed_us_ -= charged_us;
-  balance_.observe(saved_us + catch_up_of_step_us_ - charged_us, plain_us);
+  balance_.observe(saved_us + catch_up_of_step_us_, plain_us);
 }
 
 void ModelDepth::observe_step(double us) {
   catch_up_of_step_us_ = 0;
+  // Also to steps without guesses: those with guesses may have ended.
+  if (balance_.is_paused()) owed_us_ = 0;
+  const double charged_us = owed_us_ / kCatchUpSteps;
+  owed_us_ -= charged_us;
+  if (charged_us > 0) balance_.observe(-charged_us, us);
   if (untried_us_.has_value()) trial_us_ -= std::max(0.0, us - *untried_us_);
   untried_us_.reset();
   trial_us_ = std::min(trial_us_ + kTrialShare * us, kMostTrialSteps * us);
