@@ -19,6 +19,8 @@ constexpr double kMostTrialSteps = 100;  // a trial may cost as much as so many 
 // The first trials may take as much time as so many steps besides kTrialShare: alpha is not known
 // before some tens of guesses.
 constexpr double kFirstTrialSteps = 32;
+// What is left of that time after so many guesses, the prior's weight included, is not spent.
+constexpr double kFirstGuesses = 52;
 // Passes of up to so many times the tokens of the largest measured one, and as many times less than
 // the smallest, are estimated from measured ones.
 constexpr std::int64_t kKnownFactor = 2;
@@ -108,15 +110,20 @@ bool ModelDepth::begin_trial(const ModelChain& chain, const StepCosts& steps) {
     has_begun_trials_ = true;
     trial_us_ += kFirstTrialSteps * steps.us(step_.num_tokens);
   }
-  const double us = pass_us(1, steps) + catch_up_us(chain.num_missing, 1, steps) +
-                    steps.us(num_tokens + 1) - plain_us;
+  // Sizes that differ by one token may be of one class, whose time is that of both.
+  const double row_us =
+      std::max(steps.us(num_tokens + 1) - plain_us,
+               (steps.us(2 * num_tokens) - plain_us) / static_cast<double>(num_tokens));
+  const double us = pass_us(1, steps) + catch_up_us(chain.num_missing, 1, steps) + row_us;
   if (us <= 0 || us > trial_us_) return false;
-  untried_us_ = plain_us;
+  trial_us_ -= row_us;
+  untried_us_ = plain_us + row_us;
   return true;
 }
 
 void ModelDepth::observe_guess(double probability) {
   num_guesses_ = std::min(num_guesses_ + 1, kMostGuesses);
+  if (num_guesses_ == kFirstGuesses) trial_us_ = std::min(trial_us_, 0.0);
   alpha_ += (probability - alpha_) / num_guesses_;
 }
 

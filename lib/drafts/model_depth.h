@@ -104,7 +104,7 @@ class ModelDepth {
   double num_guesses_ = 4;  // weight of the prior, in guesses
   double trial_us_ = 0;     // may be spent on trials; negative after an expensive one
   bool has_begun_trials_ = false;
-  std::optional<double> untried_us_;  // during a trial, the time of the step without it
+  std::optional<double> untried_us_;  // during a trial, the expected time of its step
   // The savings of steps with guesses of a model, whose passes cost time, scatter more than others.
   SavingsBalance balance_{1024, 8};
   double catch_up_of_step_us_ = 0;  // part of the passes of the step under way
