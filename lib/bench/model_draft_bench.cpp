@@ -263,6 +263,17 @@ double tokens_of(double agreement, std::int32_t depth) {
   return tokens;
 }
 
+// The costs of steps in a round, of all agreements.
+struct RoundCosts {
+  std::map<std::int32_t, double> verify_us = {};  // t(B (1 + d)) by d
+  double pass_us = 0;                             // c
+  double m_c = 0;                                 // M + C
+  double c = 0;                                   // C
+
+  double whole_us(std::int32_t depth) const { return verify_us.at(depth) + depth * pass_us; }
+  void fit();  // sets m_c and c
+};
+
 class ModelDraftBench {
  public:
   ModelDraftBench(model::Decoder& decoder, Stream& stream, const MakeDraft& make_draft,
@@ -275,8 +286,7 @@ class ModelDraftBench {
   void play_round(std::vector<Contender*>& order);
   ModelDraftRow make_row(std::size_t index) const;
   void compare_with_best(std::vector<ModelDraftRow>& rows) const;
-  // Times of steps and passes with fixed numbers of guesses, by these; 0 for steps without any.
-  void measure_costs();
+  RoundCosts costs_of(std::size_t round) const;
   void set_formulas(std::vector<ModelDraftRow>& rows) const;
 
   const DraftBenchOptions& common_;
@@ -284,8 +294,6 @@ class ModelDraftBench {
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Contender>> contenders_;  // the first has no drafts
   std::vector<Rounds> rounds_;                          // of each
-  std::map<std::int32_t, double> verify_us_;            // t(B (1 + d)) by d
-  double pass_us_ = 0;                                  // c
 };
 
 ModelDraftBench::ModelDraftBench(model::Decoder& decoder, Stream& stream,
@@ -346,7 +354,6 @@ std::vector<ModelDraftRow> ModelDraftBench::run() {
   std::vector<ModelDraftRow> rows;
   for (std::size_t i = 1; i < contenders_.size(); ++i) rows.push_back(make_row(i));
   compare_with_best(rows);
-  measure_costs();
   set_formulas(rows);
   return rows;
 }
@@ -397,30 +404,31 @@ void ModelDraftBench::compare_with_best(std::vector<ModelDraftRow>& rows) const 
   }
 }
 
-void ModelDraftBench::measure_costs() {
+RoundCosts ModelDraftBench::costs_of(std::size_t round) const {
   std::map<std::int32_t, std::vector<double>> verify_us;
-  std::vector<double> pass_us;
+  double pass_us = 0;
+  double passes = 0;
   for (std::size_t i = 0; i < contenders_.size(); ++i) {
     const std::int32_t depth = contenders_[i]->depth;
     if (depth == kAdaptiveDepth) continue;
-    for (const Turns& turns : rounds_[i]) {
-      verify_us[std::max(depth, 0)].push_back((turns.us - turns.pass_us) / turns.steps);
-      if (turns.passes > 0) pass_us.push_back(turns.pass_us / turns.passes);
-    }
+    const Turns& turns = rounds_[i][round];
+    verify_us[std::max(depth, 0)].push_back((turns.us - turns.pass_us) / turns.steps);
+    pass_us += turns.pass_us;
+    passes += turns.passes;
   }
-  for (auto& [depth, us] : verify_us) verify_us_[depth] = median(std::move(us));
-  pass_us_ = median(std::move(pass_us));
+  RoundCosts costs{.pass_us = passes > 0 ? pass_us / passes : 0};
+  for (auto& [depth, us] : verify_us) costs.verify_us[depth] = median(std::move(us));
+  return costs;
 }
 
 // M + C + C d is fitted to the times of steps and their passes by least squares.
-void ModelDraftBench::set_formulas(std::vector<ModelDraftRow>& rows) const {
-  const auto whole_us = [&](std::int32_t depth) { return verify_us_.at(depth) + depth * pass_us_; };
+void RoundCosts::fit() {
   double count = 0;
   double sum_d = 0;
   double sum_dd = 0;
   double sum_us = 0;
   double sum_dus = 0;
-  for (const auto& [depth, us] : verify_us_) {
+  for (const auto& [depth, us] : verify_us) {
     count += 1;
     sum_d += depth;
     sum_dd += depth * depth;
@@ -428,13 +436,27 @@ void ModelDraftBench::set_formulas(std::vector<ModelDraftRow>& rows) const {
     sum_dus += depth * whole_us(depth);
   }
   const double spread = count * sum_dd - sum_d * sum_d;
-  const double c = spread > 0 ? (count * sum_dus - sum_d * sum_us) / spread : 0;
-  const double m_c = (sum_us - c * sum_d) / count;
+  c = spread > 0 ? (count * sum_dus - sum_d * sum_us) / spread : 0;
+  m_c = (sum_us - c * sum_d) / count;
+}
+
+void ModelDraftBench::set_formulas(std::vector<ModelDraftRow>& rows) const {
+  std::vector<RoundCosts> costs;
+  for (std::size_t round = 0; round < rounds_.front().size(); ++round) {
+    costs.push_back(costs_of(round));
+    costs.back().fit();
+  }
   for (ModelDraftRow& row : rows) {
     if (row.agreement == kOwnGuesses || row.depth == kAdaptiveDepth) continue;
     const double tokens = tokens_of(row.agreement, row.depth);
-    row.expected_ratio = tokens * verify_us_.at(0) / whole_us(row.depth);
-    row.formula_ratio = tokens * m_c / (m_c + c * row.depth);
+    std::vector<double> expected;
+    std::vector<double> simple;
+    for (const RoundCosts& of_round : costs) {
+      expected.push_back(tokens * of_round.verify_us.at(0) / of_round.whole_us(row.depth));
+      simple.push_back(tokens * of_round.m_c / (of_round.m_c + of_round.c * row.depth));
+    }
+    row.expected_ratio = median(std::move(expected));
+    row.formula_ratio = median(std::move(simple));
   }
 }
 

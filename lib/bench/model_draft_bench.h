@@ -13,9 +13,10 @@
 // With the agreement alpha, d guesses give T = 1 + alpha + ... + alpha^d tokens of each of B
 // sequences in a step (Leviathan et al., arXiv:2211.17192, section 3.3). With t(n) the time of a
 // step of n tokens, and c that of a pass of the model, the speed relative to steps without guesses
-// is T t(B) / (t(B (1 + d)) + d c). t and c are the medians of all rounds and agreements, on which
-// they do not depend. Where t is linear, and M is spent once in a step and C for each row and its
-// guess, this is T (M + C) / (M + C (1 + d)): M + C and C are fitted to the same times.
+// is T t(B) / (t(B (1 + d)) + d c). t and c are those of a round, of all agreements, on which they
+// do not depend, and the median over the rounds counts. Where t is linear, and M is spent once in a
+// step and C for each row and its guess, this is T (M + C) / (M + C (1 + d)): M + C and C are
+// fitted to the same times.
 //
 // Without a planted agreement (kOwnGuesses) the guesses are the model's own.
 #pragma once
