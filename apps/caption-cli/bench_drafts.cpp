@@ -1,8 +1,11 @@
 #include "bench_drafts.h"
 
+#include <charconv>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "backend/stream.h"
@@ -13,6 +16,7 @@
 #include "base/log.h"
 #include "bench/model_draft_bench.h"
 #include "config/resolve.h"
+#include "draft_prices.h"
 #include "exit_codes.h"
 #include "model/blueprint.h"
 #include "model/random_model.h"
@@ -28,32 +32,50 @@ struct SecondDecoder {
   double cost = 1;  // bytes of its weights relative to those of the first
 };
 
-model::Blueprint find_draft_shape(const config::Preset& preset) {
+// The decoder of a shape "NAME", or its first layers: "NAME:LAYERS". std::nullopt for another text.
+std::optional<model::DecoderSpec> parse_draft_shape(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  const std::optional<model::Blueprint> known = plan::find_known_model(text.substr(0, colon));
+  if (!known.has_value() || !known->text.has_value()) return std::nullopt;
+  model::DecoderSpec spec = *known->text;
+  if (colon == std::string::npos) return spec;
+  const std::string layers = text.substr(colon + 1);
+  const auto [end, error] =
+      std::from_chars(layers.data(), layers.data() + layers.size(), spec.num_layers);
+  const bool is_number = error == std::errc() && end == layers.data() + layers.size();
+  if (!is_number || spec.num_layers < 1 || spec.num_layers > known->text->num_layers) {
+    return std::nullopt;
+  }
+  return spec;
+}
+
+model::DecoderSpec find_draft_shape(const config::Preset& preset) {
   const std::string& name = preset.speculative.draft_model;
-  std::optional<model::Blueprint> known = plan::find_known_model(name);
-  if (known.has_value() && known->text.has_value()) return *std::move(known);
+  const std::optional<model::DecoderSpec> spec = parse_draft_shape(name);
+  if (spec.has_value()) return *spec;
   throw Error(ErrorCode::kUsage,
-              name.empty() ? "bench: --drafts model needs a shape: --draft-model NAME, as --shape"
-                           : "bench: --draft-model: \"" + name +
-                                 "\" is no shape with a decoder; bench --help lists the shapes");
+              name.empty()
+                  ? "bench: --drafts model needs a shape: --draft-model NAME or NAME:LAYERS"
+                  : "bench: --draft-model: \"" + name +
+                        "\" is no shape with a decoder, nor one with a number of its layers, "
+                        "NAME:LAYERS; bench --help lists the shapes");
 }
 
 SecondDecoder open_second(const DraftedShape& shape, Stream& stream) {
   const std::string& name = shape.preset.speculative.draft_model;
-  const model::Blueprint known = find_draft_shape(shape.preset);
-  if (known.text->vocab != shape.decoder.spec().vocab) {
+  const model::DecoderSpec spec = find_draft_shape(shape.preset);
+  if (spec.vocab != shape.decoder.spec().vocab) {
     throw Error(ErrorCode::kUsage, "bench: --draft-model: " + name + " has " +
-                                       counted(known.text->vocab, "token") +
+                                       counted(spec.vocab, "token") +
                                        " in its vocabulary, and the shape " +
                                        std::to_string(shape.decoder.spec().vocab));
   }
   log_info("bench", "making random weights of " + name);
   constexpr auto kFormat = weights::WeightFormat::kBF16;
   const std::int64_t bytes =
-      model::placed_bytes(shape.device.context, model::decoder_blueprint(*known.text), kFormat);
+      model::placed_bytes(shape.device.context, model::decoder_blueprint(spec), kFormat);
   return {.decoder = model::make_random_decoder(
-              stream, *known.text, kFormat,
-              static_cast<std::uint64_t>(shape.preset.generation.seed) + 1),
+              stream, spec, kFormat, static_cast<std::uint64_t>(shape.preset.generation.seed) + 1),
           .cost = static_cast<double>(bytes) / static_cast<double>(shape.weight_bytes)};
 }
 
@@ -103,6 +125,7 @@ int bench_drafts_of_model(const DraftedShape& shape, bench::DraftBenchOptions op
                " (random weights): " + format_number(second.cost) + " of the bytes of weights";
     make_draft = bench::make_second_decoder(*second.decoder, stream, second.cost);
   }
+  wanted.num_rounds = kRoundsPerRepeat * options.repeat;
   wanted.common = std::move(options);
   const std::vector<bench::ModelDraftRow> rows =
       bench::bench_model_drafts(shape.decoder, stream, make_draft, wanted);

@@ -29,7 +29,8 @@ void require_draft_shape(const config::Preset& preset);
 // out: the middle half.
 std::vector<std::int32_t> faint_layers(std::int64_t num_layers);
 
-// Measures self-drafts, with the layers that they find, or those of the shape --draft-model names.
+// Measures self-drafts, with the layers that they find, or those of the shape --draft-model names,
+// "NAME" or "NAME:LAYERS" for its first layers, in kRoundsPerRepeat times options.repeat rounds.
 // Throws Error(kUsage) for a draft model that is no known shape or has another vocabulary.
 int bench_drafts_of_model(const DraftedShape& shape, bench::DraftBenchOptions options);
 

@@ -220,7 +220,8 @@ void add_workload_flags(CLI::App& command, BenchFlags& flags) {
       .add_option("--repeat", flags.repeat,
                   "runs of each; the median counts\n"
                   "Interleaved, except with --price weights, which holds one model at a time. With "
-                  "videos and --price drafts, 8 rounds each in which the methods take turns.")
+                  "--price drafts of videos or of a model, 8 rounds each in which the methods take "
+                  "turns.")
       ->check(in_range(1, 1000))
       ->type_name(kNumberType)
       ->default_str("1")
@@ -247,8 +248,8 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
       "memory, speed and scores of each choice\n"
       "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. drafts: "
       "--drafts none, ngram, archive, self; with --shape and no videos, guesses that are right "
-      "with a planted probability, which --drafts self and --drafts model --draft-model SHAPE "
-      "compute. "
+      "with a planted probability, which --drafts self and --drafts model --draft-model SHAPE, "
+      "or SHAPE:LAYERS, compute. "
       "weights: every --dtype, with the divergence of its logits from those of f32; "
       "the figures are kept for this model.")
       ->group(kVideoGroup);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "bench/internal/turns.h"
 #include "engine/self_draft.h"
 
 namespace caption::bench {
@@ -116,10 +117,7 @@ void play(const std::vector<std::unique_ptr<Player>>& players, std::int64_t toke
   for (const auto& player : players) order.push_back(player.get());
   const auto is_done = [](const Player* player) { return player->is_done(); };
   for (std::int64_t turn = 1; !std::all_of(order.begin(), order.end(), is_done); ++turn) {
-    const Player* const last = order.back();
-    do {
-      std::shuffle(order.begin(), order.end(), random);
-    } while (order.size() > 1 && order.front() == last);
+    shuffle_turns(order, random);
     for (Player* const player : order) player->advance_to(turn * tokens_per_turn);
   }
 }

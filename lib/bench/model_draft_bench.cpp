@@ -1,8 +1,9 @@
 #include "bench/model_draft_bench.h"
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -12,6 +13,8 @@
 #include "base/json_writer.h"
 #include "base/math.h"
 #include "bench/internal/decoding.h"
+#include "bench/internal/planted_model.h"
+#include "bench/internal/turns.h"
 #include "bench/workload.h"
 #include "drafts/drafter.h"
 #include "drafts/layer_choice.h"
@@ -54,55 +57,6 @@ class BenchedDecoder final : public BenchedDraft {
   engine::DraftDecoder draft_;
 };
 
-// Replaces the guesses of a model, which computes them, by ones that are right with the
-// probability `agreement`.
-class PlantedModel final : public drafts::DraftModel {
- public:
-  PlantedModel(drafts::DraftModel& model, double agreement, std::mt19937_64& random,
-               std::int64_t vocab)
-      : model_(model), agreement_(agreement), random_(random), vocab_(vocab) {}
-
-  // The output of sequence i is outputs[i].
-  void set_outputs(std::vector<Ids> outputs) { outputs_ = std::move(outputs); }
-
-  drafts::GuessSource source() const override { return model_.source(); }
-  std::int64_t prepare(std::span<const drafts::DraftQuery> queries) override {
-    return model_.prepare(queries);
-  }
-  double relative_cost() const override { return model_.relative_cost(); }
-  std::int64_t num_missing(std::int64_t sequence,
-                           std::span<const std::int32_t> output) const override {
-    return model_.num_missing(sequence, output);
-  }
-  drafts::StepLoad guess(std::span<const drafts::ModelQuery> queries,
-                         std::span<drafts::Guess> guesses) override {
-    const drafts::StepLoad load = model_.guess(queries, guesses);
-    for (std::size_t i = 0; i < queries.size(); ++i) replace(queries[i], guesses[i]);
-    return load;
-  }
-  void end(std::int64_t sequence) override { model_.end(sequence); }
-
- private:
-  void replace(const drafts::ModelQuery& query, drafts::Guess& guess) {
-    if (guess.token == drafts::kNoGuess || agreement_ == kOwnGuesses) return;
-    const Ids& output = outputs_.at(static_cast<std::size_t>(query.sequence));
-    const std::size_t position = query.output.size() + query.followers.size();
-    if (position >= output.size()) return;
-    const bool is_right = static_cast<double>(random_() >> 11) < agreement_ * 0x1.0p53;
-    const std::int64_t token = is_right ? output[position] : (output[position] + 1) % vocab_;
-    guess = {.token = static_cast<std::int32_t>(token),
-             .match_length = drafts::kModelMatch,
-             .count = drafts::kModelTotal / 2,
-             .total = drafts::kModelTotal};
-  }
-
-  drafts::DraftModel& model_;
-  double agreement_;
-  std::mt19937_64& random_;
-  std::int64_t vocab_;
-  std::vector<Ids> outputs_;
-};
-
 // Adds up the time of prepare().
 class TimedModel final : public drafts::DraftModel {
  public:
@@ -131,78 +85,176 @@ class TimedModel final : public drafts::DraftModel {
   std::int64_t prepare_us_ = 0;
 };
 
-class ModelDraftBench {
- public:
-  ModelDraftBench(model::Decoder& decoder, Stream& stream, const MakeDraft& make_draft,
-                  const ModelDraftOptions& options)
-      : decoder_(decoder),
-        stream_(stream),
-        make_draft_(make_draft),
-        options_(options),
-        common_(options.common),
-        random_(common_.seed) {}
+// Figures of an engine's part of a round.
+struct Turns {
+  double us = 0;
+  double tokens = 0;
+  double steps = 0;
+  double sequence_steps = 0;  // steps of each sequence, added up
+  double pass_us = 0;
+  double passes = 0;
 
-  std::vector<ModelDraftRow> run_batch(std::int32_t batch);
-
- private:
-  enum class Purpose : std::uint64_t { kLearning, kMeasured };
-  std::vector<engine::Request> requests(std::int32_t batch, Purpose purpose) const {
-    return make_requests(make_fixed_workload(batch, common_.prompt_tokens, common_.output_tokens),
-                         decoder_.spec(), common_.seed + static_cast<std::uint64_t>(purpose));
-  }
-  engine::EngineOptions engine_options(std::int32_t batch) const {
-    engine::EngineOptions engine = common_.engine;
-    engine.max_num_seqs = batch;
-    engine.prefix_cache = engine::PrefixCache::kOff;
-    return engine;
-  }
-  Decoding run_plain(std::int32_t batch, Purpose purpose) {
-    engine::Engine engine(decoder_, stream_, engine_options(batch));
-    return decode_together(engine, requests(batch, purpose));
-  }
-  ModelDraftRow run_drafted(std::int32_t batch, double agreement, std::int32_t depth);
-  void set_formula(std::vector<ModelDraftRow>& rows) const;
-
-  model::Decoder& decoder_;
-  Stream& stream_;
-  const MakeDraft& make_draft_;
-  const ModelDraftOptions& options_;
-  const DraftBenchOptions& common_;
-  std::mt19937_64 random_;
-  std::vector<Ids> learned_;
-  std::vector<Ids> measured_;
+  double us_per_token() const { return us / tokens; }
 };
 
-// Fills the row but for the speed without drafts.
-ModelDraftRow ModelDraftBench::run_drafted(std::int32_t batch, double agreement,
-                                           std::int32_t depth) {
+// What the engines of a batch have in common.
+struct Setting {
+  model::Decoder& decoder;
+  Stream& stream;
+  const MakeDraft& make_draft;
+  const ModelDraftOptions& options;
+  std::int32_t batch = 0;
+  std::vector<engine::Request> requests;
+  std::vector<Ids> outputs = {};  // without drafts
+
+  engine::EngineOptions engine_options() const {
+    engine::EngineOptions engine = options.common.engine;
+    engine.max_num_seqs = batch;
+    engine.prefix_cache = engine::PrefixCache::kOff;
+    const std::int64_t page_bytes =
+        kv::kPageTokens * model::kv_token_bytes(decoder.spec(), engine.kv_dtype);
+    engine.kv_cache_bytes = std::min(engine.kv_cache_bytes, num_pages() * page_bytes);
+    return engine;
+  }
+  // Tokens of a request, which include the drafts of its last step.
+  std::int64_t num_tokens() const {
+    return std::ssize(requests.front().prompt_ids) +
+           std::int64_t{requests.front().sampling.max_new_tokens};
+  }
+  std::int64_t num_pages() const { return batch * (kv::pages_for_tokens(num_tokens()) + 1); }
+};
+
+// An engine that decodes the requests, with one number of guesses or without.
+class Contender {
+ public:
+  static constexpr std::int32_t kNone = -1;
+
+  Contender(const Setting& setting, double agreement, std::int32_t depth)
+      : agreement(agreement),
+        depth(depth),
+        setting_(setting),
+        engine_(setting.decoder, setting.stream, with_drafts()) {}
+
+  // Submits the requests and computes their prompts and the first tokens.
+  void begin();
+  // Decodes until the round has had `num_tokens` tokens, or an output has ended.
+  void advance_to(std::int64_t num_tokens);
+  // Ends the round.
+  Turns end();
+  bool outputs_are_equal() const { return outputs_are_equal_; }
+
+  const double agreement;
+  const std::int32_t depth;  // or kAdaptiveDepth, kNone
+
+ private:
+  static constexpr int kFirstSteps = 2;  // in which the draft model reads the prompts
+
+  engine::EngineOptions with_drafts();
+  void step();
+  Turns totals() const;
+
+  const Setting& setting_;
+  std::unique_ptr<BenchedDraft> benched_;
+  std::optional<PlantedModel> planted_;
+  std::optional<drafts::Drafter> drafter_;
+  engine::Engine engine_;
+  std::vector<engine::RequestId> ids_;
+  bool is_over_ = false;  // an output has ended
+  bool outputs_are_equal_ = true;
+  Turns before_;
+  std::int64_t tokens_before_ = 0;
+};
+
+engine::EngineOptions Contender::with_drafts() {
+  engine::EngineOptions engine = setting_.engine_options();
+  if (depth == kNone) return engine;
   const bool is_adaptive = depth == kAdaptiveDepth;
-  engine::EngineOptions with_drafts = engine_options(batch);
-  with_drafts.max_drafts = is_adaptive ? common_.max_drafts : depth;
-  const std::unique_ptr<BenchedDraft> benched = make_draft_(with_drafts);
-  PlantedModel planted(benched->model(), agreement, random_, decoder_.spec().vocab);
-  std::vector<Ids> outputs = learned_;
-  outputs.insert(outputs.end(), measured_.begin(), measured_.end());
-  planted.set_outputs(std::move(outputs));
-  drafts::Drafter drafter({.method = drafts::Method::kModel,
-                           .max_drafts = with_drafts.max_drafts,
-                           .is_adaptive = is_adaptive},
-                          nullptr, nullptr, &planted);
-  with_drafts.draft_source = &drafter;
-  benched->set_options(with_drafts);
-  engine::Engine engine(decoder_, stream_, with_drafts);
-  const auto begin = [&](std::int64_t sequence, const engine::Request& request) {
-    benched->begin(sequence, request);
-  };
-  decode_together(engine, requests(batch, Purpose::kLearning), begin);
-  const Decoding decoding = decode_together(engine, requests(batch, Purpose::kMeasured), begin);
-  ModelDraftRow row{.batch = batch, .agreement = agreement, .depth = depth};
-  row.tokens_per_s = as_double(decoding.num_tokens) / decoding.seconds;
-  row.tokens_per_step =
-      as_double(decoding.num_tokens) / as_double(decoding.num_tokens - decoding.num_accepted);
-  row.step_us = 1e6 * decoding.seconds / as_double(decoding.num_steps);
-  row.outputs_are_equal = decoding.outputs == measured_;
-  return row;
+  engine.max_drafts = is_adaptive ? setting_.options.common.max_drafts : depth;
+  benched_ = setting_.make_draft(engine, setting_.num_tokens());
+  planted_.emplace(benched_->model(),
+                   agreement == kOwnGuesses ? std::nullopt : std::optional(agreement),
+                   setting_.decoder.spec().vocab, setting_.requests.size());
+  engine.draft_source = &drafter_.emplace(drafts::DrafterOptions{.method = drafts::Method::kModel,
+                                                                 .max_drafts = engine.max_drafts,
+                                                                 .is_adaptive = is_adaptive},
+                                          nullptr, nullptr, &*planted_);
+  benched_->set_options(engine);
+  return engine;
+}
+
+void Contender::begin() {
+  ids_.clear();
+  is_over_ = false;
+  std::int64_t prompt_tokens = engine_.stats().prefill_tokens;
+  for (std::size_t i = 0; i < setting_.requests.size(); ++i) {
+    engine::Request request = setting_.requests[i];
+    prompt_tokens += std::ssize(request.prompt_ids);
+    const Ids& output = setting_.outputs[i];
+    request.on_token = [this, &output, next = std::size_t{0}](std::int32_t token) mutable {
+      if (token != output[next++]) outputs_are_equal_ = false;
+      return engine::TokenVerdict::kContinue;
+    };
+    ids_.push_back(engine_.submit(request));
+    if (depth == kNone) continue;
+    const auto number = static_cast<std::int64_t>(ids_.back());
+    benched_->begin(number, setting_.requests[i]);
+    planted_->begin(number, output, i);
+  }
+  while (engine_.stats().prefill_tokens < prompt_tokens) step();
+  for (int i = 0; i < kFirstSteps; ++i) step();
+  before_ = totals();
+  tokens_before_ = engine_.stats().decode_tokens;
+}
+
+void Contender::step() {
+  for (const engine::Completion& completion : engine_.step()) {
+    if (completion.error.has_value()) throw Error(*completion.error);
+    is_over_ = true;
+  }
+}
+
+void Contender::advance_to(std::int64_t num_tokens) {
+  while (!is_over_ && engine_.stats().decode_tokens - tokens_before_ < num_tokens) step();
+}
+
+Turns Contender::totals() const {
+  const engine::EngineStats stats = engine_.stats();
+  Turns totals{.us = as_double(stats.busy_us),
+               .tokens = as_double(stats.decode_tokens),
+               .steps = as_double(stats.steps),
+               .sequence_steps = as_double(stats.decode_tokens - stats.accepted_tokens)};
+  if (!planted_.has_value()) return totals;
+  totals.pass_us = as_double(planted_->passes().us);
+  totals.passes = as_double(planted_->passes().count);
+  return totals;
+}
+
+Turns Contender::end() {
+  const Turns now = totals();
+  for (const engine::RequestId id : ids_) engine_.cancel(id);
+  return {.us = now.us - before_.us,
+          .tokens = now.tokens - before_.tokens,
+          .steps = now.steps - before_.steps,
+          .sequence_steps = now.sequence_steps - before_.sequence_steps,
+          .pass_us = now.pass_us - before_.pass_us,
+          .passes = now.passes - before_.passes};
+}
+
+using Rounds = std::vector<Turns>;  // of one engine
+
+template <class Value>
+double median_over(const Rounds& rounds, const Value& value) {
+  std::vector<double> values;
+  for (const Turns& turns : rounds) values.push_back(value(turns));
+  return median(std::move(values));
+}
+
+MedianInterval speed_ratio(const Rounds& rounds, const Rounds& base) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    ratios.push_back(base[i].us_per_token() / rounds[i].us_per_token());
+  }
+  return median_interval(std::move(ratios));
 }
 
 double tokens_of(double agreement, std::int32_t depth) {
@@ -211,77 +263,208 @@ double tokens_of(double agreement, std::int32_t depth) {
   return tokens;
 }
 
-// Fits the mean time of a step with d guesses, M + C + C d, by least squares. A step without any
-// has the speed of the batch.
-void ModelDraftBench::set_formula(std::vector<ModelDraftRow>& rows) const {
+// The costs of steps in a round, of all agreements.
+struct RoundCosts {
+  std::map<std::int32_t, double> verify_us = {};  // t(B (1 + d)) by d
+  double pass_us = 0;                             // c
+  double m_c = 0;                                 // M + C
+  double c = 0;                                   // C
+
+  double whole_us(std::int32_t depth) const { return verify_us.at(depth) + depth * pass_us; }
+  void fit();  // sets m_c and c
+};
+
+class ModelDraftBench {
+ public:
+  ModelDraftBench(model::Decoder& decoder, Stream& stream, const MakeDraft& make_draft,
+                  const ModelDraftOptions& options, std::int32_t batch);
+
+  std::vector<ModelDraftRow> run();
+
+ private:
+  void record_outputs();
+  void play_round(std::vector<Contender*>& order);
+  ModelDraftRow make_row(std::size_t index) const;
+  void compare_with_best(std::vector<ModelDraftRow>& rows) const;
+  RoundCosts costs_of(std::size_t round) const;
+  void set_formulas(std::vector<ModelDraftRow>& rows) const;
+
+  const DraftBenchOptions& common_;
+  Setting setting_;
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<Contender>> contenders_;  // the first has no drafts
+  std::vector<Rounds> rounds_;                          // of each
+};
+
+ModelDraftBench::ModelDraftBench(model::Decoder& decoder, Stream& stream,
+                                 const MakeDraft& make_draft, const ModelDraftOptions& options,
+                                 std::int32_t batch)
+    : common_(options.common),
+      setting_{.decoder = decoder,
+               .stream = stream,
+               .make_draft = make_draft,
+               .options = options,
+               .batch = batch,
+               .requests = make_requests(
+                   make_fixed_workload(batch, common_.prompt_tokens,
+                                       common_.output_tokens + 4 * (common_.max_drafts + 1)),
+                   decoder.spec(), common_.seed)},
+      random_(common_.seed) {
+  record_outputs();
+  contenders_.push_back(std::make_unique<Contender>(setting_, kOwnGuesses, Contender::kNone));
+  for (const double agreement : common_.agreements) {
+    for (const std::int32_t depth : options.depths) {
+      contenders_.push_back(std::make_unique<Contender>(setting_, agreement, depth));
+    }
+  }
+  rounds_.resize(contenders_.size());
+}
+
+void ModelDraftBench::record_outputs() {
+  engine::Engine engine(setting_.decoder, setting_.stream, setting_.engine_options());
+  setting_.outputs = decode_together(engine, setting_.requests).outputs;
+}
+
+void ModelDraftBench::play_round(std::vector<Contender*>& order) {
+  for (Contender* const contender : order) contender->begin();
+  const std::int64_t per_turn = setting_.options.tokens_per_turn;
+  for (std::int64_t done = 0; done < common_.output_tokens;) {
+    done = std::min(done + per_turn, common_.output_tokens);
+    shuffle_turns(order, random_);
+    for (Contender* const contender : order) contender->advance_to(done * setting_.batch);
+  }
+}
+
+std::vector<ModelDraftRow> ModelDraftBench::run() {
+  std::vector<Contender*> order;
+  for (const auto& contender : contenders_) order.push_back(contender.get());
+  for (int round = -kLearningRounds; round < setting_.options.num_rounds; ++round) {
+    if (common_.on_run) {
+      common_.on_run(counted(std::int64_t{setting_.batch}, "sequence") + ", " +
+                     (round < 0 ? "learning"
+                                : "round " + std::to_string(round + 1) + " of " +
+                                      std::to_string(setting_.options.num_rounds)));
+    }
+    play_round(order);
+    for (std::size_t i = 0; i < contenders_.size(); ++i) {
+      const Turns turns = contenders_[i]->end();
+      if (round >= 0) rounds_[i].push_back(turns);
+    }
+  }
+  std::vector<ModelDraftRow> rows;
+  for (std::size_t i = 1; i < contenders_.size(); ++i) rows.push_back(make_row(i));
+  compare_with_best(rows);
+  set_formulas(rows);
+  return rows;
+}
+
+double step_us(const Rounds& rounds) {
+  return median_over(rounds, [](const Turns& turns) { return turns.us / turns.steps; });
+}
+
+ModelDraftRow ModelDraftBench::make_row(std::size_t index) const {
+  const Contender& contender = *contenders_[index];
+  const Rounds& rounds = rounds_[index];
+  ModelDraftRow row{.batch = setting_.batch,
+                    .agreement = contender.agreement,
+                    .depth = contender.depth,
+                    .step_us = step_us(rounds),
+                    .plain_step_us = step_us(rounds_.front()),
+                    .ratio = speed_ratio(rounds, rounds_.front()),
+                    .outputs_are_equal =
+                        contender.outputs_are_equal() && contenders_.front()->outputs_are_equal()};
+  double tokens = 0;
+  double sequence_steps = 0;
+  for (const Turns& turns : rounds) {
+    tokens += turns.tokens;
+    sequence_steps += turns.sequence_steps;
+  }
+  row.tokens_per_step = tokens / sequence_steps;
+  row.pass_us = median_over(rounds, [](const Turns& turns) {
+    return turns.passes > 0 ? turns.pass_us / turns.passes : 0;
+  });
+  return row;
+}
+
+// rows[i] is of contenders_[i + 1].
+void ModelDraftBench::compare_with_best(std::vector<ModelDraftRow>& rows) const {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].depth != kAdaptiveDepth) continue;
+    std::size_t best = 0;
+    double best_ratio = 1;
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      const bool is_rival =
+          rows[k].depth != kAdaptiveDepth && rows[k].agreement == rows[i].agreement;
+      if (!is_rival || rows[k].ratio.median <= best_ratio) continue;
+      best = k + 1;
+      best_ratio = rows[k].ratio.median;
+    }
+    rows[i].of_best = speed_ratio(rounds_[i + 1], rounds_[best]);
+    rows[i].best_depth = best == 0 ? 0 : contenders_[best]->depth;
+  }
+}
+
+RoundCosts ModelDraftBench::costs_of(std::size_t round) const {
+  std::map<std::int32_t, std::vector<double>> verify_us;
+  double pass_us = 0;
+  double passes = 0;
+  for (std::size_t i = 0; i < contenders_.size(); ++i) {
+    const std::int32_t depth = contenders_[i]->depth;
+    if (depth == kAdaptiveDepth) continue;
+    const Turns& turns = rounds_[i][round];
+    verify_us[std::max(depth, 0)].push_back((turns.us - turns.pass_us) / turns.steps);
+    pass_us += turns.pass_us;
+    passes += turns.passes;
+  }
+  RoundCosts costs{.pass_us = passes > 0 ? pass_us / passes : 0};
+  for (auto& [depth, us] : verify_us) costs.verify_us[depth] = median(std::move(us));
+  return costs;
+}
+
+// M + C + C d is fitted to the times of steps and their passes by least squares.
+void RoundCosts::fit() {
   double count = 0;
   double sum_d = 0;
   double sum_dd = 0;
   double sum_us = 0;
   double sum_dus = 0;
-  const auto add = [&](double d, double us) {
+  for (const auto& [depth, us] : verify_us) {
     count += 1;
-    sum_d += d;
-    sum_dd += d * d;
-    sum_us += us;
-    sum_dus += d * us;
-  };
-  for (const ModelDraftRow& row : rows) {
-    if (row.depth == kAdaptiveDepth) continue;
-    add(row.depth, row.step_us);
-    add(0, 1e6 * row.batch / row.plain_tokens_per_s);
+    sum_d += depth;
+    sum_dd += depth * depth;
+    sum_us += whole_us(depth);
+    sum_dus += depth * whole_us(depth);
   }
-  if (count == 0) return;
-  const double c = (count * sum_dus - sum_d * sum_us) / (count * sum_dd - sum_d * sum_d);
-  const double m_c = (sum_us - c * sum_d) / count;
-  const auto formula = [&](double agreement, std::int32_t depth) {
-    return tokens_of(agreement, depth) * m_c / (m_c + c * depth);
-  };
-  for (ModelDraftRow& row : rows) {
-    if (row.agreement == kOwnGuesses) continue;
-    row.formula_ratio = formula(row.agreement, row.depth);
-    for (std::int32_t depth = 1; row.depth == kAdaptiveDepth && depth <= common_.max_drafts;
-         ++depth) {
-      row.formula_ratio = std::max(row.formula_ratio, formula(row.agreement, depth));
-    }
-  }
+  const double spread = count * sum_dd - sum_d * sum_d;
+  c = spread > 0 ? (count * sum_dus - sum_d * sum_us) / spread : 0;
+  m_c = (sum_us - c * sum_d) / count;
 }
 
-std::vector<ModelDraftRow> ModelDraftBench::run_batch(std::int32_t batch) {
-  learned_ = run_plain(batch, Purpose::kLearning).outputs;
-  measured_ = run_plain(batch, Purpose::kMeasured).outputs;
-  std::vector<ModelDraftRow> rows;
-  for (const double agreement : common_.agreements) {
-    for (const std::int32_t depth : options_.depths) {
-      std::vector<ModelDraftRow> runs;
-      for (int round = 0; round < common_.repeat; ++round) {
-        if (common_.on_run) {
-          common_.on_run(counted(std::int64_t{batch}, "sequence") + ", agreement " +
-                         (agreement == kOwnGuesses ? "of its own" : format_number(agreement, 2)) +
-                         ", depth " + std::to_string(depth) + ", run " + std::to_string(round + 1) +
-                         " of " + std::to_string(common_.repeat));
-        }
-        const Decoding plain = run_plain(batch, Purpose::kMeasured);
-        runs.push_back(run_drafted(batch, agreement, depth));
-        runs.back().plain_tokens_per_s = as_double(plain.num_tokens) / plain.seconds;
-      }
-      const bool are_equal = std::all_of(
-          runs.begin(), runs.end(), [](const ModelDraftRow& row) { return row.outputs_are_equal; });
-      std::sort(runs.begin(), runs.end(),
-                [](const auto& a, const auto& b) { return a.ratio() < b.ratio(); });
-      rows.push_back(runs[runs.size() / 2]);
-      rows.back().outputs_are_equal = are_equal;
-    }
+void ModelDraftBench::set_formulas(std::vector<ModelDraftRow>& rows) const {
+  std::vector<RoundCosts> costs;
+  for (std::size_t round = 0; round < rounds_.front().size(); ++round) {
+    costs.push_back(costs_of(round));
+    costs.back().fit();
   }
-  set_formula(rows);
-  return rows;
+  for (ModelDraftRow& row : rows) {
+    if (row.agreement == kOwnGuesses || row.depth == kAdaptiveDepth) continue;
+    const double tokens = tokens_of(row.agreement, row.depth);
+    std::vector<double> expected;
+    std::vector<double> simple;
+    for (const RoundCosts& of_round : costs) {
+      expected.push_back(tokens * of_round.verify_us.at(0) / of_round.whole_us(row.depth));
+      simple.push_back(tokens * of_round.m_c / (of_round.m_c + of_round.c * row.depth));
+    }
+    row.expected_ratio = median(std::move(expected));
+    row.formula_ratio = median(std::move(simple));
+  }
 }
 
 }  // namespace
 
 MakeDraft make_self_draft(const std::vector<std::int32_t>& left_out) {
   auto choice = std::make_shared<drafts::LayerChoice>(drafts::LeftOutLayers{.layers = left_out});
-  return [choice](const engine::EngineOptions&) -> std::unique_ptr<BenchedDraft> {
+  return [choice](const engine::EngineOptions&, std::int64_t) -> std::unique_ptr<BenchedDraft> {
     return std::make_unique<BenchedSelf>(choice);
   };
 }
@@ -314,68 +497,95 @@ LayersFound find_layers(model::Decoder& decoder, Stream& stream, const DraftBenc
 }
 
 MakeDraft make_second_decoder(model::Decoder& decoder, Stream& stream, double cost) {
-  return [&decoder, &stream,
-          cost](const engine::EngineOptions& options) -> std::unique_ptr<BenchedDraft> {
-    const std::int64_t pages =
-        options.max_num_seqs * kv::pages_for_tokens(decoder.spec().max_positions);
+  return [&decoder, &stream, cost](const engine::EngineOptions& options,
+                                   std::int64_t num_tokens) -> std::unique_ptr<BenchedDraft> {
+    const std::int64_t pages = options.max_num_seqs * (kv::pages_for_tokens(num_tokens) + 1);
     const std::int64_t page_bytes =
         kv::kPageTokens * model::kv_token_bytes(decoder.spec(), options.kv_dtype);
     return std::make_unique<BenchedDecoder>(
         decoder, stream,
-        engine::DraftDecoderOptions{
-            .max_num_seqs = options.max_num_seqs,
-            .max_num_batched_tokens = options.max_num_batched_tokens,
-            .kv_cache_bytes = std::min(options.kv_cache_bytes, pages * page_bytes),
-            .kv_dtype = options.kv_dtype,
-            .relative_cost = cost});
+        engine::DraftDecoderOptions{.max_num_seqs = options.max_num_seqs,
+                                    .max_num_batched_tokens = options.max_num_batched_tokens,
+                                    .kv_cache_bytes = pages * page_bytes,
+                                    .kv_dtype = options.kv_dtype,
+                                    .relative_cost = cost});
   };
 }
 
 std::vector<ModelDraftRow> bench_model_drafts(model::Decoder& decoder, Stream& stream,
                                               const MakeDraft& make_draft,
                                               const ModelDraftOptions& options) {
-  CAPTION_CHECK(options.common.repeat >= 1 && options.common.output_tokens >= 4,
-                "bench: nothing to decode");
-  ModelDraftBench bench(decoder, stream, make_draft, options);
+  CAPTION_CHECK(
+      options.num_rounds >= 1 && options.tokens_per_turn >= 1 && options.common.output_tokens >= 1,
+      "bench: nothing to decode");
   std::vector<ModelDraftRow> rows;
   for (const std::int32_t batch : options.common.batches) {
-    for (ModelDraftRow& row : bench.run_batch(batch)) rows.push_back(row);
+    ModelDraftBench bench(decoder, stream, make_draft, options, batch);
+    for (ModelDraftRow& row : bench.run()) rows.push_back(row);
   }
   return rows;
 }
 
 std::string to_table(const std::string& subject, const std::vector<ModelDraftRow>& rows) {
-  constexpr std::size_t kWidth = 13;
+  constexpr std::size_t kWidth = 12;
+  constexpr std::size_t kIntervalWidth = 21;
   const auto column = [](const std::string& text) { return pad_left(text, kWidth); };
+  const auto interval = [](const MedianInterval& ratio) {
+    return pad_left(format_number(ratio.median, 3) + " [" + format_number(ratio.low, 3) + ", " +
+                        format_number(ratio.high, 3) + "]",
+                    kIntervalWidth);
+  };
+  const auto predicted = [&](const ModelDraftRow& row, double ratio) {
+    if (ratio <= 0) return column("-") + column("-");
+    return column(format_number(ratio)) + column(format_percent(row.ratio.median / ratio));
+  };
   std::string text = subject + "\n\n";
-  for (const char* name : {"sequences", "agreement", "depth", "tokens/step", "plain tok/s", "tok/s",
-                           "ratio", "formula", "of it", "outputs"}) {
+  for (const char* name :
+       {"sequences", "agreement", "depth", "tokens/step", "step us", "pass us"}) {
     text += column(name);
   }
-  text += "\n";
+  text += pad_left("ratio", kIntervalWidth) + column("by costs") + column("of it") +
+          column("formula") + column("of it") + pad_left("of best", kIntervalWidth) +
+          column("best") + column("outputs") + "\n";
   for (const ModelDraftRow& row : rows) {
-    const bool is_own = row.agreement == kOwnGuesses;
+    const bool is_chosen = row.depth == kAdaptiveDepth;
     text += column(std::to_string(row.batch)) +
-            column(is_own ? "own" : format_number(row.agreement, 2)) +
-            column(row.depth == kAdaptiveDepth ? "chosen" : std::to_string(row.depth)) +
-            column(format_number(row.tokens_per_step)) +
-            column(format_number(row.plain_tokens_per_s)) +
-            column(format_number(row.tokens_per_s)) + column(format_number(row.ratio()) + "x") +
-            column(is_own ? "-" : format_number(row.formula_ratio) + "x") +
-            column(row.formula_ratio > 0 ? format_percent(row.ratio() / row.formula_ratio) : "-") +
+            column(row.agreement == kOwnGuesses ? "own" : format_number(row.agreement, 2)) +
+            column(is_chosen ? "chosen" : std::to_string(row.depth)) +
+            column(format_number(row.tokens_per_step)) + column(format_number(row.step_us)) +
+            column(format_number(row.pass_us)) + interval(row.ratio) +
+            predicted(row, row.expected_ratio) + predicted(row, row.formula_ratio) +
+            (is_chosen ? interval(row.of_best) +
+                             column(row.best_depth == 0 ? "none" : std::to_string(row.best_depth))
+                       : pad_left("", kIntervalWidth + kWidth)) +
             column(row.outputs_are_equal ? "equal" : "DIFFER") + "\n";
   }
-  std::vector<std::pair<std::int32_t, double>> plain;
-  for (const ModelDraftRow& row : rows) plain.emplace_back(row.batch, row.plain_tokens_per_s);
-  return text +
-         "\nagreement: the probability that a guess is right if those before it are, or the "
-         "model's own;\nformula: T (M + C) / (M + C (1 + d)), M and C of the steps above; of a "
-         "chosen depth that of the best;\nof it: ratio divided by formula\n" +
-         describe_scatter(plain);
+  std::string plain;
+  std::int32_t batch = 0;
+  for (const ModelDraftRow& row : rows) {
+    if (std::exchange(batch, row.batch) == row.batch) continue;
+    plain += (plain.empty() ? "" : ", ") + format_number(row.plain_step_us) + " us for " +
+             counted(std::int64_t{row.batch}, "sequence");
+  }
+  return text + "\nsteps without drafts: " + plain +
+         "; intervals of 95 %\nagreement: the probability that a guess is right if those before it "
+         "are, or the model's own;\nby costs: T t(B) / (t(B (1 + d)) + d c), with t(n) the time of "
+         "a step of n tokens, c of a pass;\nformula: T (M + C) / (M + C (1 + d)), M and C fitted "
+         "to "
+         "the same times; of best: the chosen depth's speed\nrelative to that of the best fixed "
+         "depth, or of none\n";
 }
 
 std::string to_json(const std::string& subject, const std::vector<ModelDraftRow>& rows) {
   JsonWriter json;
+  const auto add_interval = [&](const char* name, const MedianInterval& ratio) {
+    json.begin_object(name)
+        .add("median", ratio.median)
+        .add("low", ratio.low)
+        .add("high", ratio.high)
+        .add("rounds", ratio.count)
+        .end_object();
+  };
   json.begin_object().add("model", subject).begin_list("rows");
   for (const ModelDraftRow& row : rows) {
     json.begin_object()
@@ -383,13 +593,16 @@ std::string to_json(const std::string& subject, const std::vector<ModelDraftRow>
         .add("agreement", row.agreement)
         .add("depth", std::int64_t{row.depth})
         .add("tokens_per_step", row.tokens_per_step)
-        .add("plain_tokens_per_s", row.plain_tokens_per_s)
-        .add("tokens_per_s", row.tokens_per_s)
         .add("step_us", row.step_us)
-        .add("ratio", row.ratio())
-        .add("formula_ratio", row.formula_ratio)
-        .add("outputs_are_equal", row.outputs_are_equal)
-        .end_object();
+        .add("pass_us", row.pass_us)
+        .add("plain_step_us", row.plain_step_us);
+    add_interval("ratio", row.ratio);
+    json.add("expected_ratio", row.expected_ratio).add("formula_ratio", row.formula_ratio);
+    if (row.depth == kAdaptiveDepth) {
+      add_interval("of_best", row.of_best);
+      json.add("best_depth", std::int64_t{row.best_depth});
+    }
+    json.add("outputs_are_equal", row.outputs_are_equal).end_object();
   }
   return json.end_list().end_object().text() + "\n";
 }

@@ -102,10 +102,19 @@ class Drafter final : public DraftSource {
   void observe_step(const StepLoad& load) override;
   void end(std::int64_t sequence, std::span<const std::int32_t> output) override;
 
+  // Whether the draft model has failed, or was not asked, but for trials, in the latest
+  // kStepsToRest steps in which it could have been: what it reads is then computed for little. True
+  // without one.
+  bool is_model_resting() const {
+    return model_ == nullptr || has_model_failed_ || num_idle_steps_ >= kStepsToRest;
+  }
+
   const DraftCounts& counts() const { return counts_; }
   const DraftedSteps& steps() const { return steps_; }
   // The counts of a sequence that has ended, which are kept until they are taken.
   DraftCounts take_counts(std::int64_t sequence);
+
+  static constexpr std::int64_t kStepsToRest = 128;
 
  private:
   // What was proposed for a sequence, and how well earlier proposals did.
@@ -211,7 +220,7 @@ class Drafter final : public DraftSource {
   // Of steps that compute neither drafts nor prompts: costs_ takes similar sizes for one, so that a
   // jump between a step without drafts and one with few is not seen there.
   StepCosts plain_costs_;
-  SavingsBalance balance_{256};
+  SavingsBalance balance_{256, 2};
   double us_per_token_ = 0;  // mean of the latest steps without prompts; 0: none was measured
   DraftCounts counts_;
   DraftedSteps steps_;
@@ -225,6 +234,8 @@ class Drafter final : public DraftSource {
 
   DraftModel* const model_;
   bool has_model_failed_ = false;  // it is not asked any more
+  std::int64_t num_idle_steps_ =
+      0;  // since the latest in which the model was asked, without trials
   ModelDepth model_depth_;
   std::int64_t spent_us_ = 0;     // time of the model's passes for the step under way
   std::int64_t num_queries_ = 0;  // sequences of the step, if the model guessed for it; else 0

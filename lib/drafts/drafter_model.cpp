@@ -129,7 +129,10 @@ std::optional<std::size_t> Drafter::guess_with_model(std::span<const DraftQuery>
   if (has_model_failed_) return std::nullopt;
   spent_us_ += model_->prepare(queries);
   model_depth_.set_relative_cost(model_->relative_cost());
-  if (options_.is_adaptive && model_depth_.is_paused()) return std::nullopt;
+  if (options_.is_adaptive && model_depth_.is_paused()) {
+    ++num_idle_steps_;
+    return std::nullopt;
+  }
   begin_chains(queries, num_prompt_tokens);
   if (model_chains_.empty()) return std::nullopt;
   const StepCosts& costs = costs_of(kind_of(num_prompt_tokens));
@@ -142,8 +145,10 @@ std::optional<std::size_t> Drafter::guess_with_model(std::span<const DraftQuery>
   }
   if (has_begun) {
     num_queries_ = std::ssize(queries);
+    num_idle_steps_ = 0;
     return std::nullopt;
   }
+  ++num_idle_steps_;
   const auto least = std::min_element(
       model_chains_.begin(), model_chains_.end(),
       [](const ModelChain& a, const ModelChain& b) { return a.num_missing < b.num_missing; });

@@ -6,16 +6,21 @@
 namespace caption::drafts {
 namespace {
 
-constexpr int kRounds = 4;  // Dinkelbach's method is then within rounding of its limit
-// The time of what the model computes before its first guess is charged to so many steps.
-constexpr double kCatchUpSteps = 32;
+constexpr int kRounds = 4;           // Dinkelbach's method is then within rounding of its limit
 constexpr double kMostGuesses = 64;  // alpha is the mean probability of about so many guesses
 // From a pass that computes more tokens than this for each sequence, the cost of a token that must
 // be caught up is learned, not the cost of a usual pass.
 constexpr std::int64_t kCatchUpFactor = 4;
+// Before it was measured, a token that must be caught up costs so much of a pass for one token.
+constexpr double kFirstCatchUp = 0.125;
 constexpr double kWeightOfCatchUp = 0.25;  // weight of a new time in the mean of these times
 constexpr double kMostAlpha = 0.99;
 constexpr double kMostTrialSteps = 100;  // a trial may cost as much as so many steps
+// The first trials may take as much time as so many steps besides kTrialShare: alpha is not known
+// before some tens of guesses.
+constexpr double kFirstTrialSteps = 32;
+// What is left of that time after so many guesses, the prior's weight included, is not spent.
+constexpr double kFirstGuesses = 52;
 // Passes of up to so many times the tokens of the largest measured one, and as many times less than
 // the smallest, are estimated from measured ones.
 constexpr std::int64_t kKnownFactor = 2;
@@ -40,8 +45,9 @@ double ModelDepth::pass_us(std::int64_t num_tokens, const StepCosts& steps) cons
 
 double ModelDepth::catch_up_us(std::int64_t num_missing, std::int64_t num_chains,
                                const StepCosts& steps) const {
-  if (catch_up_us_ > 0) return catch_up_us_ * static_cast<double>(num_missing - num_chains);
-  return relative_cost_ * (steps.us(num_missing) - steps.us(num_chains));
+  const double per_token =
+      catch_up_us_ > 0 ? catch_up_us_ : kFirstCatchUp * relative_cost_ * steps.us(1);
+  return per_token * static_cast<double>(num_missing - num_chains);
 }
 
 ModelDepth::Choice ModelDepth::best(std::span<const ModelChain> chains, std::int64_t num_tokens,
@@ -100,15 +106,24 @@ std::int64_t ModelDepth::more(std::span<const ModelChain> chains, const StepCost
 bool ModelDepth::begin_trial(const ModelChain& chain, const StepCosts& steps) {
   const std::int64_t num_tokens = step_.num_tokens + step_.num_prompt_tokens;
   const double plain_us = steps.us(num_tokens);
-  const double us = pass_us(1, steps) + catch_up_us(chain.num_missing, 1, steps) +
-                    steps.us(num_tokens + 1) - plain_us;
+  if (plain_us > 0 && !has_begun_trials_) {
+    has_begun_trials_ = true;
+    trial_us_ += kFirstTrialSteps * steps.us(step_.num_tokens);
+  }
+  // Sizes that differ by one token may be of one class, whose time is that of both.
+  const double row_us =
+      std::max(steps.us(num_tokens + 1) - plain_us,
+               (steps.us(2 * num_tokens) - plain_us) / static_cast<double>(num_tokens));
+  const double us = pass_us(1, steps) + catch_up_us(chain.num_missing, 1, steps) + row_us;
   if (us <= 0 || us > trial_us_) return false;
-  untried_us_ = plain_us;
+  trial_us_ -= row_us;
+  untried_us_ = plain_us + row_us;
   return true;
 }
 
 void ModelDepth::observe_guess(double probability) {
   num_guesses_ = std::min(num_guesses_ + 1, kMostGuesses);
+  if (num_guesses_ == kFirstGuesses) trial_us_ = std::min(trial_us_, 0.0);
   alpha_ += (probability - alpha_) / num_guesses_;
 }
 
@@ -119,6 +134,7 @@ void ModelDepth::observe_pass(const StepLoad& load, std::int64_t num_chains) {
     const double usual_us = smallest_pass_ > 0 ? passes_.us(num_chains) : 0;
     const double per_token =
         std::max(0.0, us - usual_us) / static_cast<double>(load.num_tokens - num_chains);
+    catch_up_of_step_us_ += std::max(0.0, us - usual_us);
     catch_up_us_ += (catch_up_us_ == 0 ? 1 : kWeightOfCatchUp) * (per_token - catch_up_us_);
     return;
   }
@@ -128,7 +144,18 @@ void ModelDepth::observe_pass(const StepLoad& load, std::int64_t num_chains) {
   largest_pass_ = std::max(largest_pass_, load.num_tokens);
 }
 
+void ModelDepth::observe_saving(double saved_us, double plain_us) {
+  owed_us_ += catch_up_of_step_us_;
+  balance_.observe(saved_us + catch_up_of_step_us_, plain_us);
+}
+
 void ModelDepth::observe_step(double us) {
+  catch_up_of_step_us_ = 0;
+  // Also to steps without guesses: those with guesses may have ended.
+  if (balance_.is_paused()) owed_us_ = 0;
+  const double charged_us = owed_us_ / kCatchUpSteps;
+  owed_us_ -= charged_us;
+  if (charged_us > 0) balance_.observe(-charged_us, us);
   if (untried_us_.has_value()) trial_us_ -= std::max(0.0, us - *untried_us_);
   untried_us_.reset();
   trial_us_ = std::min(trial_us_ + kTrialShare * us, kMostTrialSteps * us);

@@ -8,9 +8,10 @@
 // with the probabilities of the guesses that are known by then.
 //
 // t and c are measured (StepCosts), and alpha is the mean probability of recent guesses
-// (Acceptance). A model that is not used is tried again on a single sequence, in at most
-// kTrialShare of the time. What steps with guesses saved or lost is added up as well: when they
-// have lost time together, there is a pause (drafts/savings_balance.h).
+// (Acceptance). A model that is not used is tried on a single sequence at a time, at first for the
+// time of some steps, later in at most kTrialShare of the time. What steps with guesses saved or
+// lost is added up as well: when they have lost time together, there is a pause
+// (drafts/savings_balance.h).
 #pragma once
 
 #include <cstdint>
@@ -69,12 +70,14 @@ class ModelDepth {
   // Learns the time of the target's step, without the draft model's passes.
   void observe_step(double us);
   // Learns that the guesses of a step saved `saved_us` (below 0: lost them); the step takes
-  // plain_us without them.
-  void observe_saving(double saved_us, double plain_us) { balance_.observe(saved_us, plain_us); }
+  // plain_us without them. What the model had to compute before its first guess for a sequence is
+  // charged to kCatchUpSteps steps, about.
+  void observe_saving(double saved_us, double plain_us);
   bool is_paused() const { return balance_.is_paused(); }
 
   static constexpr double kLeastGain = 0.05;
   static constexpr double kTrialShare = 0.01;
+  static constexpr double kCatchUpSteps = 32;
 
  private:
   struct Choice {
@@ -98,10 +101,14 @@ class ModelDepth {
   std::int64_t largest_pass_ = 0;
   double catch_up_us_ = 0;  // mean per token; 0: none was measured
   double alpha_ = 0.6;
-  double num_guesses_ = 4;            // weight of the prior, in guesses
-  double trial_us_ = 0;               // may be spent on trials; negative after an expensive one
-  std::optional<double> untried_us_;  // during a trial, the time of the step without it
-  SavingsBalance balance_{1024};
+  double num_guesses_ = 4;  // weight of the prior, in guesses
+  double trial_us_ = 0;     // may be spent on trials; negative after an expensive one
+  bool has_begun_trials_ = false;
+  std::optional<double> untried_us_;  // during a trial, the expected time of its step
+  // The savings of steps with guesses of a model, whose passes cost time, scatter more than others.
+  SavingsBalance balance_{1024, 8};
+  double catch_up_of_step_us_ = 0;  // part of the passes of the step under way
+  double owed_us_ = 0;              // of catching up, not charged to a step yet
   // The members below belong to the step that begin() began.
   PlainStep step_;
   double us_per_token_ = 0;

@@ -170,6 +170,7 @@ std::vector<engine::Completion> EngineStage::step() {
   try {
     std::vector<engine::Completion> completions = engine_.step();
     engine_share_ms_ += watch.elapsed_ms() / num_requests;
+    if (draft_decoder_.has_value()) device_.set_draft_rests(drafter_->is_model_resting());
     return completions;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnavailable) throw;

@@ -26,6 +26,7 @@ namespace {
 constexpr std::size_t kRecordBytes = 16 << 10;
 
 constexpr std::size_t kRequestBytes = 1024;
+constexpr std::int64_t kClipsPerTrial = 16;
 
 // Refuses a clip with more vision tokens than the model has positions before the tower spends its
 // time and memory on it; the engine refuses what exceeds them with the rest of the prompt.
@@ -225,6 +226,7 @@ std::optional<PixelJob> VisionStage::take(std::optional<DecodedJob> decoded) {
   if (!decoded.has_value()) return std::nullopt;
   PixelJob clip{.decoded = *std::move(decoded), .seen = {}, .pixels = {}};
   if (clip.decoded.job.is_over()) return clip;
+  clip.is_for_draft = is_next_for_draft();
   if (clip.decoded.seen.has_value()) {
     clip.seen = *std::move(clip.decoded.seen);
   } else {
@@ -236,6 +238,11 @@ std::optional<PixelJob> VisionStage::take(std::optional<DecodedJob> decoded) {
     }
   }
   return clip;
+}
+
+bool VisionStage::is_next_for_draft() {
+  if (!draft_prompts_.has_value()) return false;
+  return !device_.draft_rests() || num_at_rest_++ % kClipsPerTrial == 0;
 }
 
 // Frees the frames.
@@ -251,7 +258,7 @@ void VisionStage::preprocess(PixelJob& clip) {
   clip.seen.warnings = job.record.warnings;
   clip.pixels = vision::preprocess(stream_, frames.frames, model_.preprocess_spec());
   clip.seen.pixel_content = clip.pixels.content;
-  if (draft_prompts_.has_value()) clip.draft_pixels = draft_prompts_->preprocess(stream_, frames);
+  if (clip.is_for_draft) clip.draft_pixels = draft_prompts_->preprocess(stream_, frames);
   clip.pass_share = model_.pass_share(clip.pixels.values.shape());
   clip.vision_us = watch.elapsed_us();
 }
@@ -288,7 +295,7 @@ void VisionStage::encode_together(std::span<PixelJob* const> clips) {
   std::vector<Tensor> tokens = model_.encode_clips(stream_, pixels);
   stream_.synchronize();
   for (PixelJob* const clip : clips) {
-    if (draft_prompts_.has_value()) {
+    if (clip->is_for_draft) {
       clip->draft_tokens = draft_prompts_->encode(stream_, clip->draft_pixels);
     }
   }
@@ -381,7 +388,7 @@ drafts::Sketch VisionStage::look_of(const Tensor& tokens) {
 std::vector<std::optional<engine::Request>> VisionStage::make_draft_prompts(
     const PixelJob& clip) const {
   std::vector<std::optional<engine::Request>> prompts;
-  if (!draft_prompts_.has_value()) return prompts;
+  if (!clip.is_for_draft) return prompts;
   for (const Task& task : clip.decoded.job.tasks) {
     prompts.push_back(draft_prompts_->make(options_.system, options_.prompts.at(task.prompt).text,
                                            clip.seen.shape, clip.draft_tokens));

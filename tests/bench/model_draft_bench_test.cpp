@@ -4,16 +4,21 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "backend/thread_pool.h"
 #include "base/json.h"
+#include "bench/internal/run_lengths.h"
 #include "model/random_model.h"
 
 namespace caption::bench {
 namespace {
+
+constexpr std::array<std::int32_t, 3> kFixedDepths = {0, 1, 4};  // 0: none
 
 model::DecoderSpec shape_of(std::int64_t num_layers) {
   return {.num_layers = num_layers,
@@ -37,6 +42,20 @@ DraftBenchOptions small_options(DType kv_dtype) {
   return options;
 }
 
+// Rounds of 30 tokens, 2 besides those to learn from.
+ModelDraftOptions short_rounds(const DraftBenchOptions& common) {
+  ModelDraftOptions options;
+  options.common = common;
+  options.common.output_tokens = 30;
+  options.depths = {1, 4, kAdaptiveDepth};
+  options.num_rounds = 2;
+  return options;
+}
+
+// The largest difference between the share of n planted runs and its probability, as RunLengths
+// says.
+double tolerance(double n) { return (3 + 3.53 * std::log(n)) / n; }
+
 void check(const std::vector<ModelDraftRow>& rows, double least_own_tokens_per_step) {
   REQUIRE(rows.size() == 18);  // 2 batches, 3 agreements, 3 depths
   for (const ModelDraftRow& row : rows) {
@@ -44,21 +63,50 @@ void check(const std::vector<ModelDraftRow>& rows, double least_own_tokens_per_s
     CAPTURE(row.agreement);
     CAPTURE(row.depth);
     CHECK(row.outputs_are_equal);
-    CHECK(row.tokens_per_s > 0);
-    CHECK(row.plain_tokens_per_s > 0);
+    CHECK(row.ratio.median > 0);
+    CHECK(row.ratio.count == 2);
+    CHECK(row.step_us > 0);
+    CHECK(row.plain_step_us > 0);
     CHECK(row.tokens_per_step >= 1);
-    if (row.agreement == 0) CHECK(row.tokens_per_step < 1.1);
-    if (row.agreement != kOwnGuesses) CHECK(row.formula_ratio > 0);
-    if (row.depth == kAdaptiveDepth) continue;
+    if (row.agreement == 0) CHECK(row.tokens_per_step == 1);
+    if (row.depth == kAdaptiveDepth) {
+      CHECK(row.of_best.count == 2);
+      CHECK(std::count(kFixedDepths.begin(), kFixedDepths.end(), row.best_depth) == 1);
+      continue;
+    }
+    CHECK(row.pass_us > 0);
     CHECK(row.tokens_per_step <= 1 + row.depth);
     if (row.agreement == kOwnGuesses) {
       CHECK(row.tokens_per_step > least_own_tokens_per_step);
+      continue;
     }
+    CHECK(row.expected_ratio > 0);
+    CHECK(row.formula_ratio > 0);
     if (row.agreement == 0.9) CHECK(row.tokens_per_step > 1.3);
   }
 }
 
 TEST_SUITE("bench/model_draft_bench") {
+  TEST_CASE("planted runs of right guesses have the probabilities that they shall have") {
+    for (const double agreement : {0.0, 0.3, 0.6, 0.9}) {
+      for (const double start : {0.0, 0.37, 0.999}) {
+        RunLengths runs(agreement, start);
+        constexpr int kNumRuns = 2000;
+        std::array<int, 9> at_least{};
+        for (int i = 0; i < kNumRuns; ++i) {
+          const std::int64_t run = runs.next();
+          for (std::int64_t k = 0; k <= std::min<std::int64_t>(run, 8); ++k) {
+            ++at_least[static_cast<std::size_t>(k)];
+          }
+        }
+        for (std::size_t k = 0; k < at_least.size(); ++k) {
+          const double expected = std::pow(agreement, static_cast<double>(k));
+          CHECK(std::abs(at_least[k] / double{kNumRuns} - expected) <= tolerance(kNumRuns));
+        }
+      }
+    }
+  }
+
   TEST_CASE("layers that nearly return their input are found, and their guesses are accepted") {
     ThreadPool pool{1};
     Stream stream{pool};
@@ -66,10 +114,7 @@ TEST_SUITE("bench/model_draft_bench") {
     for (const DType kv_dtype : {DType::kF32, DType::kI8}) {
       const std::unique_ptr<model::Decoder> decoder =
           model::make_random_decoder(stream, shape_of(9), weights::WeightFormat::kBF16, 3, faint);
-      ModelDraftOptions options;
-      options.common = small_options(kv_dtype);
-      options.depths = {1, 4, kAdaptiveDepth};
-      const LayersFound found = find_layers(*decoder, stream, options.common);
+      const LayersFound found = find_layers(*decoder, stream, small_options(kv_dtype));
       REQUIRE(found.layers.pays());
       for (const std::int32_t layer : found.layers.layers) {
         CHECK(std::count(faint.begin(), faint.end(), layer) == 1);
@@ -78,7 +123,8 @@ TEST_SUITE("bench/model_draft_bench") {
       CHECK(found.layers.acceptance > 0.7);
       CHECK(found.seconds > 0);
       const std::vector<ModelDraftRow> rows =
-          bench_model_drafts(*decoder, stream, make_self_draft(found.layers.layers), options);
+          bench_model_drafts(*decoder, stream, make_self_draft(found.layers.layers),
+                             short_rounds(small_options(kv_dtype)));
       check(rows, 1.5);
       const std::string table = to_table("tiny", rows);
       CHECK(table.starts_with("tiny\n"));
@@ -104,10 +150,8 @@ TEST_SUITE("bench/model_draft_bench") {
         model::make_random_decoder(stream, shape_of(3), weights::WeightFormat::kBF16, 3);
     const std::unique_ptr<model::Decoder> second =
         model::make_random_decoder(stream, shape_of(1), weights::WeightFormat::kBF16, 4);
-    ModelDraftOptions options;
-    options.common = small_options(DType::kBF16);
-    options.depths = {1, 4, kAdaptiveDepth};
-    check(bench_model_drafts(*decoder, stream, make_second_decoder(*second, stream, 0.3), options),
+    check(bench_model_drafts(*decoder, stream, make_second_decoder(*second, stream, 0.3),
+                             short_rounds(small_options(DType::kBF16))),
           0.99);
   }
 }

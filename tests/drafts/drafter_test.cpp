@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -227,6 +228,46 @@ TEST_CASE("a draft model that fails is not asked again, unless the device or the
     Drafter ended(options, nullptr, nullptr, &ending);
     CHECK_THROWS_AS(propose(ended, {1, 2}, 1), Error);
   }
+}
+
+TEST_CASE("a draft model whose passes cost as much as steps rests, until they cost little") {
+  class Right final : public DraftModel {
+   public:
+    double relative_cost() const override { return 1; }
+    std::int64_t num_missing(std::int64_t /*sequence*/,
+                             std::span<const std::int32_t> /*output*/) const override {
+      return 1;
+    }
+    StepLoad guess(std::span<const ModelQuery> queries, std::span<Guess> guesses) override {
+      for (Guess& guess : guesses) {
+        guess = {.token = 9, .match_length = kModelMatch, .count = 60, .total = kModelTotal};
+      }
+      spent_us += pass_us;
+      return {.num_tokens = std::ssize(queries), .us = pass_us};
+    }
+    void end(std::int64_t /*sequence*/) override {}
+
+    std::int64_t pass_us = 1000;
+    std::int64_t spent_us = 0;
+  };
+  Right right;
+  CHECK(Drafter({.method = Method::kArchive}, nullptr).is_model_resting());
+  Drafter drafter({.method = Method::kModel}, nullptr, nullptr, &right);
+  CHECK_FALSE(drafter.is_model_resting());
+  // Of tokens 9 alone, with a prompt of one.
+  Ids tokens = {9};
+  const auto step = [&] {
+    const std::int64_t num_drafts = std::ssize(propose(drafter, tokens, 1));
+    if (num_drafts > 0) drafter.observe(1, num_drafts, num_drafts, true);
+    tokens.resize(tokens.size() + 1 + static_cast<std::size_t>(num_drafts), 9);
+    const std::int64_t passes_us = std::exchange(right.spent_us, 0);
+    drafter.observe_step({.num_tokens = 1 + num_drafts, .us = 1000 + 10 * num_drafts + passes_us});
+  };
+  for (int i = 0; i < 1000; ++i) step();
+  CHECK(drafter.is_model_resting());
+  right.pass_us = 10;
+  for (int i = 0; i < 20000 && drafter.is_model_resting(); ++i) step();
+  CHECK_FALSE(drafter.is_model_resting());
 }
 
 TEST_CASE("nothing is drafted before a step was measured, nor where further tokens cost as much") {

@@ -235,3 +235,13 @@ TEST_CASE("a prompt that the model must read first is no loss") {
     }
   }
 }
+
+TEST_CASE("a model that pays is used soon, although it must read prompts first") {
+  // About the demonstration model with one of its four layers as the draft model.
+  const Times times{.step_us = 220, .row_us = 54, .pass_us = 90, .pass_row_us = 10};
+  const std::int64_t num_prompt = 64;
+  const std::int64_t length = 64;
+  const double us = run_adaptive(0.9, times, 1, 300, num_prompt, length).us_per_token();
+  const double prompt_us = static_cast<double>(num_prompt) * times.pass_row_us;
+  CHECK(us <= 1.05 * (best_us(0.9, times, 1) + prompt_us / static_cast<double>(length)));
+}

@@ -85,6 +85,7 @@ struct PixelJob {
   DecodedJob decoded;
   SeenClip seen;
   vision::PixelValues pixels;                       // without values: nothing is to be encoded
+  bool is_for_draft = false;                        // whether the draft model reads the clip
   vision::PixelValues draft_pixels = {};            // of the draft model
   std::shared_ptr<const Tensor> draft_tokens = {};  // encoded, or null
   double pass_share = 0;                            // CaptionModel::pass_share() of the pixels
@@ -99,7 +100,7 @@ struct EncodedJob {
   Job job;
   std::vector<engine::Request> requests;  // parallel to Job::tasks; empty if the job is over
   std::optional<drafts::Sketch> look = std::nullopt;  // of the clip, with Shared::nearest
-  // Those of the draft model, parallel to `requests`; empty without one.
+  // Those of the draft model, parallel to `requests`; empty for a clip that it does not read.
   std::vector<std::optional<engine::Request>> draft_prompts = {};
 };
 
@@ -185,7 +186,7 @@ struct Shared {
   ReturnedJobs returned = {};
 };
 
-// A replica's device: works, or is lost. Thread-safe.
+// A replica's device: works, or is lost; and its draft model: guesses, or rests. Thread-safe.
 class ReplicaDevice {
  public:
   ReplicaDevice(std::string name, Shared& shared) : name_(std::move(name)), shared_(shared) {}
@@ -195,10 +196,15 @@ class ReplicaDevice {
   void lose(const Error& error);
   bool is_lost() const { return is_lost_.load(); }
 
+  // drafts::Drafter::is_model_resting() after the engine's latest step.
+  void set_draft_rests(bool rests) { draft_rests_.store(rests, std::memory_order_relaxed); }
+  bool draft_rests() const { return draft_rests_.load(std::memory_order_relaxed); }
+
  private:
   const std::string name_;
   Shared& shared_;
   std::atomic<bool> is_lost_{false};
+  std::atomic<bool> draft_rests_{false};
 };
 
 // Devices that may be lost while they work on a clip: it is tried once more.
@@ -267,6 +273,9 @@ class VisionStage {
   void give_back_all(ReturnedJobs::WasAt was_at);
   void take_batch();
   std::optional<PixelJob> take(std::optional<DecodedJob> decoded);
+  // Whether the draft model shall read the next clip: while it rests, one of kClipsPerTrial, by
+  // which it can find that it pays again.
+  bool is_next_for_draft();
   void preprocess(PixelJob& clip);
   void encode(std::span<PixelJob> batch);
   void encode_together(std::span<PixelJob* const> clips);
@@ -290,6 +299,7 @@ class VisionStage {
   ThreadPool pool_;
   Stream stream_;
   std::optional<DraftPrompts> draft_prompts_;   // with a draft model
+  std::int64_t num_at_rest_ = 0;                // clips taken while it rested
   std::vector<PixelJob> batch_;                 // not passed on yet
   std::optional<PixelJob> next_;                // taken from the queue; begins the next batch
   std::vector<ExampleClip> waiting_examples_;   // until the first clip is encoded
