@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/counted.h"
@@ -94,83 +96,55 @@ struct EntryFields {
   std::vector<std::int64_t> offsets;
 };
 
-// Reads an entry in the form in which the format's library writes it: dtype, shape and data_offsets
-// once each, strings without escapes, numbers without a sign. A JSON document of each entry would
-// take longer.
-class PlainEntry {
- public:
-  explicit PlainEntry(std::string_view text) : text_(text) {}
+std::optional<std::vector<std::int64_t>> read_numbers(JsonStream& entry) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  if (entry.peek() != JsonStream::Kind::kArray) return std::nullopt;
+  std::vector<std::int64_t> numbers;
+  entry.begin_array();
+  while (entry.next_element()) {
+    if (entry.peek() != JsonStream::Kind::kNumber) return std::nullopt;
+    numbers.push_back(entry.read_int(-kMost, kMost));
+  }
+  return numbers;
+}
 
-  // Returns nothing for an entry of any other form, which may be valid.
-  std::optional<EntryFields> read() {
-    EntryFields fields;
-    bool has_dtype = false;
-    bool has_shape = false;
-    bool has_offsets = false;
-    if (!take('{')) return std::nullopt;
-    do {
-      std::string key;
-      if (!read_string(key) || !take(':')) return std::nullopt;
-      bool is_read = false;
-      if (key == "dtype") is_read = !std::exchange(has_dtype, true) && read_string(fields.dtype);
-      if (key == "shape") is_read = !std::exchange(has_shape, true) && read_ints(fields.extents);
-      if (key == "data_offsets") {
-        is_read = !std::exchange(has_offsets, true) && read_ints(fields.offsets);
-      }
-      if (!is_read) return std::nullopt;
-    } while (take(','));
-    const bool is_whole = take('}') && at_ == text_.size();
-    if (!is_whole || !has_dtype || !has_shape || !has_offsets) return std::nullopt;
-    return fields;
-  }
-
- private:
-  // Skips spaces. Returns whether `c` comes next, and if so, skips it.
-  bool take(char c) {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-    if (at_ == text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  bool read_string(std::string& to) {
-    if (!take('"')) return false;
-    const std::size_t begin = at_;
-    const auto is_plain = [](char c) {
-      return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-    };
-    while (at_ < text_.size() && is_plain(text_[at_])) ++at_;
-    to = text_.substr(begin, at_ - begin);
-    return take('"');
-  }
-  bool read_ints(std::vector<std::int64_t>& to) {
-    if (!take('[')) return false;
-    if (take(']')) return true;
-    do {
-      std::int64_t number = 0;
-      if (!read_int(number)) return false;
-      to.push_back(number);
-    } while (take(','));
-    return take(']');
-  }
-  bool read_int(std::int64_t& to) {
-    constexpr std::size_t kMostDigits = 18;
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-    const std::size_t begin = at_;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-      if (at_ - begin == kMostDigits) return false;
-      to = 10 * to + (text_[at_] - '0');
+// Reads an entry that has what the format's library writes, dtype, shape and data_offsets once
+// each, without a document of it, which would take longer. Returns nothing for any other entry,
+// which may be valid.
+std::optional<EntryFields> read_plain_fields(std::string_view text, const std::string& where) {
+  JsonStream entry(text, where, ErrorCode::kBadModel);
+  if (entry.peek() != JsonStream::Kind::kObject) return std::nullopt;
+  std::optional<std::string> dtype;
+  std::optional<std::vector<std::int64_t>> extents;
+  std::optional<std::vector<std::int64_t>> offsets;
+  std::string scratch;
+  entry.begin_object();
+  for (std::string key; entry.next_key(&key);) {
+    if (key == "dtype" && !dtype && entry.peek() == JsonStream::Kind::kString) {
+      dtype = entry.read_string(&scratch);
+    } else if (key == "shape" && !extents) {
+      extents = read_numbers(entry);
+      if (!extents) return std::nullopt;
+    } else if (key == "data_offsets" && !offsets) {
+      offsets = read_numbers(entry);
+      if (!offsets) return std::nullopt;
+    } else {
+      return std::nullopt;
     }
-    const std::size_t digits = at_ - begin;
-    return digits == 1 || (digits > 1 && text_[begin] != '0');
   }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
+  entry.finish();
+  if (!dtype || !extents || !offsets) return std::nullopt;
+  return EntryFields{
+      .dtype = *std::move(dtype), .extents = *std::move(extents), .offsets = *std::move(offsets)};
+}
 
 // `where` names the tensor in messages.
 EntryFields read_fields(std::string_view text, const std::string& where) {
-  if (std::optional<EntryFields> plain = PlainEntry(text).read()) return std::move(*plain);
+  try {
+    if (auto plain = read_plain_fields(text, where)) return *std::move(plain);
+  } catch (const Error&) {
+    // The document below has a message for everything that is wrong with an entry.
+  }
   const JsonObject object = JsonObject::parse(text, where, ErrorCode::kBadModel);
   EntryFields fields{.dtype = object.require_string("dtype"), .extents = {}, .offsets = {}};
   if (!object.has("shape")) fail(where, "shape is missing");
