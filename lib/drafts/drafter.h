@@ -234,8 +234,8 @@ class Drafter final : public DraftSource {
 
   DraftModel* const model_;
   bool has_model_failed_ = false;  // it is not asked any more
-  std::int64_t num_idle_steps_ =
-      0;  // since the latest in which the model was asked, without trials
+  // Steps since the latest in which the model was asked, without trials.
+  std::int64_t num_idle_steps_ = 0;
   ModelDepth model_depth_;
   std::int64_t spent_us_ = 0;     // time of the model's passes for the step under way
   std::int64_t num_queries_ = 0;  // sequences of the step, if the model guessed for it; else 0
