@@ -93,7 +93,9 @@ Subject open_random(const BenchDevice& device, const std::string& name,
 Subject open_subject(const BenchDevice& device, const BenchFlags& flags,
                      const config::LoadedPreset& loaded) {
   if (!flags.shape.empty()) {
-    if (flags.price == PriceOf::kDrafts) require_draft_shape(loaded.preset);
+    if (flags.price == PriceOf::kDrafts) {
+      require_draft_shape(loaded.preset, find_known(flags.shape).text.value().vocab);
+    }
     return open_random(device, flags.shape, loaded.preset);
   }
   config::require_available(loaded.preset, has_cuda_kernels());

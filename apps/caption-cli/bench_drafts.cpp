@@ -64,12 +64,6 @@ model::DecoderSpec find_draft_shape(const config::Preset& preset) {
 SecondDecoder open_second(const DraftedShape& shape, Stream& stream) {
   const std::string& name = shape.preset.speculative.draft_model;
   const model::DecoderSpec spec = find_draft_shape(shape.preset);
-  if (spec.vocab != shape.decoder.spec().vocab) {
-    throw Error(ErrorCode::kUsage, "bench: --draft-model: " + name + " has " +
-                                       counted(spec.vocab, "token") +
-                                       " in its vocabulary, and the shape " +
-                                       std::to_string(shape.decoder.spec().vocab));
-  }
   log_info("bench", "making random weights of " + name);
   constexpr auto kFormat = weights::WeightFormat::kBF16;
   const std::int64_t bytes =
@@ -90,8 +84,25 @@ std::string describe(const drafts::LeftOutLayers& found, double seconds) {
 
 }  // namespace
 
-void require_draft_shape(const config::Preset& preset) {
-  if (preset.speculative.method == config::DraftMethod::kModel) find_draft_shape(preset);
+void require_draft_shape(const config::Preset& preset, std::int64_t vocab) {
+  const config::DraftMethod method = preset.speculative.method;
+  const std::string& name = preset.speculative.draft_model;
+  if (method == config::DraftMethod::kArchive || method == config::DraftMethod::kNgram) {
+    throw Error(ErrorCode::kUsage,
+                "bench: --price drafts of a shape plants its guesses, or takes those of --drafts "
+                "self or model: archive and ngram guess for videos only");
+  }
+  if (method != config::DraftMethod::kModel) {
+    if (name.empty()) return;
+    throw Error(ErrorCode::kUsage,
+                "bench: --draft-model " + name + " has no effect: --drafts model guesses with it");
+  }
+  const model::DecoderSpec spec = find_draft_shape(preset);
+  if (spec.vocab != vocab) {
+    throw Error(ErrorCode::kUsage,
+                "bench: --draft-model: " + name + " has " + counted(spec.vocab, "token") +
+                    " in its vocabulary, and the shape " + std::to_string(vocab));
+  }
 }
 
 std::vector<std::int32_t> faint_layers(std::int64_t num_layers) {

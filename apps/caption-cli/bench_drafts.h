@@ -22,8 +22,9 @@ struct DraftedShape {
   std::string json;         // as BenchFlags::json
 };
 
-// Throws Error(kUsage) when the draft model of `--drafts model` is no known shape.
-void require_draft_shape(const config::Preset& preset);
+// Throws Error(kUsage) for drafts that are not measured with a shape of `vocab` tokens: of archive
+// and ngram, and of a draft model that is no known shape or has another vocabulary.
+void require_draft_shape(const config::Preset& preset, std::int64_t vocab);
 
 // The layers of a random decoder that nearly return their input, so that self-drafts can leave them
 // out: the middle half.
@@ -31,7 +32,7 @@ std::vector<std::int32_t> faint_layers(std::int64_t num_layers);
 
 // Measures self-drafts, with the layers that they find, or those of the shape --draft-model names,
 // "NAME" or "NAME:LAYERS" for its first layers, in kRoundsPerRepeat times options.repeat rounds.
-// Throws Error(kUsage) for a draft model that is no known shape or has another vocabulary.
+// The preset is what require_draft_shape() accepts.
 int bench_drafts_of_model(const DraftedShape& shape, bench::DraftBenchOptions options);
 
 }  // namespace caption::cli

@@ -85,6 +85,10 @@ struct PresetOption {
 };
 constexpr std::array kPresetOptions = {
     PresetOption{"speculative.draft_from", kPlantedDrafts, "its guesses are planted"},
+    PresetOption{"speculative.method", kSynthetic | kKernels | kTower | kLoading | kPrediction,
+                 "--price drafts measures drafts"},
+    PresetOption{"speculative.draft_model", kSynthetic | kKernels | kTower | kLoading | kPrediction,
+                 "--price drafts measures drafts"},
     PresetOption{"generation.num_beams", kPlantedDrafts, "beams have no drafts"},
     PresetOption{"engine.max_num_seqs", kPlantedDrafts, "--sweep names its numbers of sequences"},
     PresetOption{"video.num_frames", kTower, "it takes two frames at a time, 64 on a GPU"},
@@ -101,7 +105,7 @@ void require_meaning(const BenchFlags& flags, bool has_decoder) {
   for (const PresetOption& option : kPresetOptions) {
     if ((option.without & measured) == 0) continue;
     for (const config::Override& given : flags.preset.overrides) {
-      if (given.key != option.key) continue;
+      if (given.key != option.key || given.value == "none") continue;
       throw Error(ErrorCode::kUsage,
                   "bench: " + given.source + " has no effect on " + name + ": " + option.why);
     }

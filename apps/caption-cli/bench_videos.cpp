@@ -107,8 +107,8 @@ int bench_videos(const BenchVideos& wanted, const BenchDevice& device,
   const OpenedModel opened = open_for_bench(bench, preset);
   subject.setting = describe_setting(device, opened);
   if (wanted.price == PriceOf::kNothing) return report_runs(bench, opened, subject);
-  bench::PriceReport prices = wanted.price == PriceOf::kDrafts ? price_drafts(bench, opened)
-                                                               : price_options(bench, opened);
+  bench::PriceReport prices =
+      wanted.price == PriceOf::kDrafts ? price_drafts(bench, opened) : price_options(bench, opened);
   prices.subject = subject;
   return report_prices(wanted, prices);
 }

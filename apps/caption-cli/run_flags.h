@@ -23,7 +23,6 @@ struct RunFlags {
   bool is_dry = false;
 };
 
-
 // Adds them to the command. `flags` must outlive the parsing.
 void add_run_flags(CLI::App& command, RunFlags& flags);
 

@@ -12,7 +12,6 @@
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
 #include "model/file_codes.h"
-#include "sampling/sampler.h"
 #include "weights/file_format.h"
 #include "write_checks.h"
 
@@ -102,7 +101,7 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
                                      {.opening = model::Opening::kToCheck});
     config::apply_generation_config(as_stored, check.model->generation_config());
     config::require_consistent(as_stored);
-    sampling::validate(config::sampling_params(as_stored), check.model->decoder().spec().vocab);
+    config::require_valid_sampling(as_stored, *check.model);
     check.prompt_tokens = count_prompt_tokens(*check.model, preset, prompts);
   });
   collect(obstacles, [&] {

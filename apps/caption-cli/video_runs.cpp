@@ -109,8 +109,7 @@ OpenedModel open_for_bench(const VideoBench& bench, const config::Preset& preset
       .shape = config::find_preset_blueprint(preset.model, bench.locations).blueprint.text.value(),
       .weights = config::weight_format(preset.quantization)};
   if (bench.wanted.price == PriceOf::kDrafts) {
-    opened.draft =
-        config::open_draft_model(bench.context, preset, bench.locations, *opened.model);
+    opened.draft = config::open_draft_model(bench.context, preset, bench.locations, *opened.model);
   }
   opened.options = make_options(opened.preset, bench.machine, opened);
   opened.options.prompts = fitting_prompts(bench.prompts, opened);
@@ -118,8 +117,8 @@ OpenedModel open_for_bench(const VideoBench& bench, const config::Preset& preset
 }
 
 std::int64_t draft_kv_cache_bytes(const OpenedModel& opened, std::int64_t kv_cache_bytes) {
-  return config::draft_kv_cache_bytes(opened.preset, opened.model->decoder().spec(),
-                                      kv_cache_bytes, opened.draft->decoder().spec());
+  return config::draft_kv_cache_bytes(opened.preset, opened.model->decoder().spec(), kv_cache_bytes,
+                                      opened.draft->decoder().spec());
 }
 
 std::string describe_work(const OpenedModel& opened) {

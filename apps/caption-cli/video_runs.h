@@ -37,7 +37,7 @@ VideoBench make_video_bench(const BenchVideos& wanted, const Context& context,
 struct OpenedModel {
   std::unique_ptr<model::CaptionModel> model;
   std::unique_ptr<model::CaptionModel> draft;  // of `--price drafts`; null without --draft-model
-  config::Preset preset;  // with the model's generation_config.json
+  config::Preset preset;                       // with the model's generation_config.json
   pipeline::Options options;
   bench::DecoderCosts costs;
 };

@@ -37,9 +37,9 @@ void require_text(const std::string& path) {
   const std::string_view text(bytes.data(), static_cast<std::size_t>(file.gcount()));
   const bool is_utf16 = text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
   if (is_utf16 || text.find('\0') == std::string_view::npos) return;
-  throw Error(ErrorCode::kBadReference,
-              path + ": it is no text: a zero byte is among the first " + std::to_string(kLooked) +
-                  "; JSON lines of captions are expected");
+  throw Error(ErrorCode::kBadReference, path + ": it is no text: a zero byte is among the first " +
+                                            std::to_string(kLooked) +
+                                            "; JSON lines of captions are expected");
 }
 
 // Whatever the file can rather be: references have no status and may be several of a clip, so that

@@ -224,8 +224,7 @@ void for_each_engine_field(Section& engine, Visit&& visit) {
 
 template <class Section, class Visit>
 void for_each_speculative_field(Section& speculative, Visit&& visit) {
-  visit(Field{"speculative.method", "--drafts", Affects::kNothing, "guesses from",
-              Means::kItself,
+  visit(Field{"speculative.method", "--drafts", Affects::kNothing, "guesses from", Means::kItself,
               "Several tokens of a caption are then computed in one step, and those that the model "
               "itself would have chosen are kept: captions are the same, sooner. archive guesses "
               "from the captions that this run and the output before it made, and from "

@@ -8,7 +8,6 @@
 #include "config/resolve.h"
 #include "pipeline/threads.h"
 #include "plan/plan.h"
-#include "sampling/sampler.h"
 
 namespace caption::config {
 namespace {
@@ -108,7 +107,7 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   options.sampling = sampling_params(preset);
   options.stop_strings = preset.generation.stop;
   options.system = preset.generation.system;
-  sampling::validate(options.sampling, model.decoder().spec().vocab);
+  require_valid_sampling(preset, model);
   return options;
 }
 

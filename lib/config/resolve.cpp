@@ -14,6 +14,7 @@
 #include "config/resources.h"
 #include "drafts/drafter.h"
 #include "kv/page_pool.h"
+#include "sampling/sampler.h"
 #include "vision/preprocess.h"
 
 namespace caption::config {
@@ -269,6 +270,12 @@ sampling::SamplingParams sampling_params(const Preset& preset) {
           .length_penalty = generation.length_penalty,
           .early_stopping = generation.early_stopping,
           .num_logprobs = to_int32(generation.num_logprobs)};
+}
+
+void require_valid_sampling(const Preset& preset, model::CaptionModel& model) {
+  sampling::SamplingParams params = sampling_params(preset);
+  params.stop_ids = model.eos_ids();
+  sampling::validate(params, model.decoder().spec().vocab);
 }
 
 video::ReadOptions read_options(const Preset& preset) {

@@ -93,6 +93,9 @@ engine::EngineOptions engine_options(const Context& context, const Preset& prese
                                      std::int64_t kv_cache_bytes, const Sha256& model_hash = {});
 // Leaves out the stop ids, which the model provides.
 sampling::SamplingParams sampling_params(const Preset& preset);
+// Throws as sampling::validate() for parameters, with the model's stop ids, that no request of this
+// model may have.
+void require_valid_sampling(const Preset& preset, model::CaptionModel& model);
 video::ReadOptions read_options(const Preset& preset);
 
 }  // namespace caption::config

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <unordered_set>
 #include <utility>
 
 #include "model/internal/config.h"
@@ -83,11 +84,13 @@ TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& de
 
 std::vector<std::int32_t> parse_eos_ids(const JsonObject& config) {
   std::vector<std::int32_t> ids;
+  std::unordered_set<std::int32_t> known;
   for (const std::int64_t id : config.get_ints("eos_token_id")) {
     if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
       throw_bad(config, "eos_token_id " + std::to_string(id) + " is no token id");
     }
-    ids.push_back(static_cast<std::int32_t>(id));
+    const auto token = static_cast<std::int32_t>(id);
+    if (known.insert(token).second) ids.push_back(token);
   }
   return ids;
 }

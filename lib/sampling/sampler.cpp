@@ -89,7 +89,8 @@ void validate_beams(const SamplingParams& params, std::int64_t vocab) {
   require(num_beam_candidates(params) <= vocab,
           candidates + "vocabulary of " + std::to_string(vocab));
   require(num_beam_candidates(params) <= kMostBeamCandidates,
-          candidates + "row, and the most are " + std::to_string(kMostBeamCandidates));
+          candidates + "row, and the most are " + std::to_string(kMostBeamCandidates) +
+              ": take no beams, or leave stop ids out of the model's eos_token_id");
 }
 
 }  // namespace

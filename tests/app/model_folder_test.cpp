@@ -160,6 +160,20 @@ TEST_SUITE("app/model_folder") {
     CHECK(finished.err.find("--num-beams is 3") != std::string::npos);
   }
 
+  TEST_CASE("beams with more stop ids than their candidates hold are refused at the start") {
+    const OwnModel model;
+    std::string ids = "2";
+    for (int id = 300; id < 600; ++id) ids += "," + std::to_string(id);
+    model.write("generation_config.json", R"({"num_beams": 4, "eos_token_id": [)" + ids + "]}");
+    for (const bool is_dry : {false, true}) {
+      const Finished finished = is_dry ? model.run({"--dry-run"}) : model.run();
+      CHECK(finished.exit_code == 2);
+      CHECK(finished.err.find("num_beams is 4; with 301 stop ids that takes 305 candidates") !=
+            std::string::npos);
+      CHECK(finished.out.empty());
+    }
+  }
+
   TEST_CASE("a config.json that cannot be read is an error of the model, not of a clip") {
     const TemporaryFolder folder;
     REQUIRE(::mkfifo((folder.path() / "config.json").c_str(), 0600) == 0);

@@ -35,7 +35,7 @@ TEST_SUITE("model/generation_config") {
         R"({"do_sample": true, "temperature": 0.6, "top_p": 0.9, "top_k": 20,
             "repetition_penalty": 1.05, "no_repeat_ngram_size": 3, "num_beams": 4,
             "length_penalty": -1.5, "early_stopping": "never", "min_new_tokens": 5,
-            "max_new_tokens": 300, "eos_token_id": [7, 2], "pad_token_id": 0,
+            "max_new_tokens": 300, "eos_token_id": [7, 2, 7], "pad_token_id": 0,
             "transformers_version": "4.57.6"})");
     CHECK(config.do_sample == true);
     CHECK(config.temperature == 0.6);

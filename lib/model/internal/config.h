@@ -25,7 +25,7 @@ bool is_null(const JsonObject& config, std::string_view key);
 RopeSpec parse_rope(const JsonObject& config, std::int64_t max_positions,
                     double default_theta = 10000);
 
-// Returns eos_token_id, a number or a list; empty when the key is absent.
+// Returns eos_token_id, a number or a list, each id once; empty when the key is absent.
 std::vector<std::int32_t> parse_eos_ids(const JsonObject& config);
 
 }  // namespace caption::model
