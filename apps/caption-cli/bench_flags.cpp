@@ -170,6 +170,25 @@ void add_predict_flag(CLI::App& command, BenchFlags& flags) {
       ->group(kGroup);
 }
 
+void add_series_flags(CLI::App& command, BenchFlags& flags) {
+  command.add_option("--sweep", flags.sweep, "batch sizes (max_num_seqs) to go through: 1,2,4,8")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(in_range(1, 4096))
+      ->type_name("N,...")
+      ->group(kGroup);
+  command
+      .add_option("--repeat", flags.repeat,
+                  "runs of each; the median counts\n"
+                  "Interleaved, except with --price weights, which holds one model at a time. With "
+                  "--price drafts of videos or of a model, 8 rounds each in which the methods take "
+                  "turns.")
+      ->check(in_range(1, 1000))
+      ->type_name(kNumberType)
+      ->default_str("1")
+      ->group(kGroup);
+}
+
 void add_workload_flags(CLI::App& command, BenchFlags& flags) {
   add_choice<WorkloadKind>(
       command, "--workload", flags.workload,
@@ -214,22 +233,7 @@ void add_workload_flags(CLI::App& command, BenchFlags& flags) {
   command.add_flag("--profile", flags.profile, "also where the time of a step goes, by operation")
       ->group(kGroup);
   add_length_flags(command, flags);
-  command.add_option("--sweep", flags.sweep, "batch sizes (max_num_seqs) to go through: 1,2,4,8")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(in_range(1, 4096))
-      ->type_name("N,...")
-      ->group(kGroup);
-  command
-      .add_option("--repeat", flags.repeat,
-                  "runs of each; the median counts\n"
-                  "Interleaved, except with --price weights, which holds one model at a time. With "
-                  "--price drafts of videos or of a model, 8 rounds each in which the methods take "
-                  "turns.")
-      ->check(in_range(1, 1000))
-      ->type_name(kNumberType)
-      ->default_str("1")
-      ->group(kGroup);
+  add_series_flags(command, flags);
 }
 
 void add_video_flags(CLI::App& command, BenchFlags& flags) {

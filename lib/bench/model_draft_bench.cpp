@@ -2,88 +2,22 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <random>
 #include <utility>
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/figures.h"
-#include "base/json_writer.h"
 #include "base/math.h"
 #include "bench/internal/decoding.h"
 #include "bench/internal/planted_model.h"
 #include "bench/internal/turns.h"
 #include "bench/workload.h"
 #include "drafts/drafter.h"
-#include "drafts/layer_choice.h"
-#include "engine/draft_decoder.h"
-#include "engine/self_draft.h"
 #include "kv/page_pool.h"
 
 namespace caption::bench {
 namespace {
-
-class BenchedSelf final : public BenchedDraft {
- public:
-  explicit BenchedSelf(std::shared_ptr<drafts::LayerChoice> choice) : draft_(std::move(choice)) {}
-  drafts::DraftModel& model() override { return draft_; }
-  void set_options(engine::EngineOptions& options) override { options.self_draft = &draft_; }
-
- private:
-  engine::SelfDraft draft_;
-};
-
-class BenchedDecoder final : public BenchedDraft {
- public:
-  BenchedDecoder(model::Decoder& decoder, Stream& stream,
-                 const engine::DraftDecoderOptions& options)
-      : draft_(decoder, stream, options, equal_vocabulary(decoder.spec().vocab)) {}
-  drafts::DraftModel& model() override { return draft_; }
-  void begin(std::int64_t sequence, const engine::Request& request) override {
-    draft_.begin(sequence, {.prompt_ids = request.prompt_ids});
-  }
-
- private:
-  static text::VocabularyMatch equal_vocabulary(std::int64_t vocab) {
-    text::VocabularyMatch match;
-    match.to_other.resize(static_cast<std::size_t>(vocab));
-    std::iota(match.to_other.begin(), match.to_other.end(), 0);
-    match.from_other = match.to_other;
-    return match;
-  }
-
-  engine::DraftDecoder draft_;
-};
-
-// Adds up the time of prepare().
-class TimedModel final : public drafts::DraftModel {
- public:
-  explicit TimedModel(drafts::DraftModel& model) : model_(model) {}
-
-  drafts::GuessSource source() const override { return model_.source(); }
-  std::int64_t prepare(std::span<const drafts::DraftQuery> queries) override {
-    const std::int64_t us = model_.prepare(queries);
-    prepare_us_ += us;
-    return us;
-  }
-  double relative_cost() const override { return model_.relative_cost(); }
-  std::int64_t num_missing(std::int64_t sequence,
-                           std::span<const std::int32_t> output) const override {
-    return model_.num_missing(sequence, output);
-  }
-  drafts::StepLoad guess(std::span<const drafts::ModelQuery> queries,
-                         std::span<drafts::Guess> guesses) override {
-    return model_.guess(queries, guesses);
-  }
-  void end(std::int64_t sequence) override { model_.end(sequence); }
-  std::int64_t prepare_us() const { return prepare_us_; }
-
- private:
-  drafts::DraftModel& model_;
-  std::int64_t prepare_us_ = 0;
-};
 
 // Figures of an engine's part of a round.
 struct Turns {
@@ -462,56 +396,6 @@ void ModelDraftBench::set_formulas(std::vector<ModelDraftRow>& rows) const {
 
 }  // namespace
 
-MakeDraft make_self_draft(const std::vector<std::int32_t>& left_out) {
-  auto choice = std::make_shared<drafts::LayerChoice>(drafts::LeftOutLayers{.layers = left_out});
-  return [choice](const engine::EngineOptions&, std::int64_t) -> std::unique_ptr<BenchedDraft> {
-    return std::make_unique<BenchedSelf>(choice);
-  };
-}
-
-LayersFound find_layers(model::Decoder& decoder, Stream& stream, const DraftBenchOptions& options) {
-  constexpr std::int64_t kMostRequests = 64;
-  const auto choice = std::make_shared<drafts::LayerChoice>();
-  engine::SelfDraft draft(choice);
-  TimedModel timed(draft);
-  drafts::Drafter drafter({.method = drafts::Method::kSelf, .max_drafts = options.max_drafts},
-                          nullptr, nullptr, &timed);
-  engine::EngineOptions with_drafts = options.engine;
-  with_drafts.max_num_seqs = 1;
-  with_drafts.prefix_cache = engine::PrefixCache::kOff;
-  with_drafts.draft_source = &drafter;
-  with_drafts.max_drafts = options.max_drafts;
-  with_drafts.self_draft = &draft;
-  engine::Engine engine(decoder, stream, with_drafts);
-  for (engine::Request& request : make_requests(
-           make_fixed_workload(kMostRequests, options.prompt_tokens, options.output_tokens),
-           decoder.spec(), options.seed)) {
-    engine.submit(std::move(request));
-  }
-  while (!choice->get().has_value() && !engine.idle()) engine.step();
-  if (!choice->get().has_value()) {
-    throw Error(ErrorCode::kUsage, "bench: outputs of " + counted(options.output_tokens, "token") +
-                                       " are too short to find layers by; raise --output-tokens");
-  }
-  return {.layers = *choice->get(), .seconds = as_double(timed.prepare_us()) / 1e6};
-}
-
-MakeDraft make_second_decoder(model::Decoder& decoder, Stream& stream, double cost) {
-  return [&decoder, &stream, cost](const engine::EngineOptions& options,
-                                   std::int64_t num_tokens) -> std::unique_ptr<BenchedDraft> {
-    const std::int64_t pages = options.max_num_seqs * (kv::pages_for_tokens(num_tokens) + 1);
-    const std::int64_t page_bytes =
-        kv::kPageTokens * model::kv_token_bytes(decoder.spec(), options.kv_dtype);
-    return std::make_unique<BenchedDecoder>(
-        decoder, stream,
-        engine::DraftDecoderOptions{.max_num_seqs = options.max_num_seqs,
-                                    .max_num_batched_tokens = options.max_num_batched_tokens,
-                                    .kv_cache_bytes = pages * page_bytes,
-                                    .kv_dtype = options.kv_dtype,
-                                    .relative_cost = cost});
-  };
-}
-
 std::vector<ModelDraftRow> bench_model_drafts(model::Decoder& decoder, Stream& stream,
                                               const MakeDraft& make_draft,
                                               const ModelDraftOptions& options) {
@@ -524,87 +408,6 @@ std::vector<ModelDraftRow> bench_model_drafts(model::Decoder& decoder, Stream& s
     for (ModelDraftRow& row : bench.run()) rows.push_back(row);
   }
   return rows;
-}
-
-std::string to_table(const std::string& subject, const std::vector<ModelDraftRow>& rows) {
-  constexpr std::size_t kWidth = 12;
-  constexpr std::size_t kIntervalWidth = 21;
-  const auto column = [](const std::string& text) { return pad_left(text, kWidth); };
-  const auto interval = [](const MedianInterval& ratio) {
-    return pad_left(format_number(ratio.median, 3) + " [" + format_number(ratio.low, 3) + ", " +
-                        format_number(ratio.high, 3) + "]",
-                    kIntervalWidth);
-  };
-  const auto predicted = [&](const ModelDraftRow& row, double ratio) {
-    if (ratio <= 0) return column("-") + column("-");
-    return column(format_number(ratio)) + column(format_percent(row.ratio.median / ratio));
-  };
-  std::string text = subject + "\n\n";
-  for (const char* name :
-       {"sequences", "agreement", "depth", "tokens/step", "step us", "pass us"}) {
-    text += column(name);
-  }
-  text += pad_left("ratio", kIntervalWidth) + column("by costs") + column("of it") +
-          column("formula") + column("of it") + pad_left("of best", kIntervalWidth) +
-          column("best") + column("outputs") + "\n";
-  for (const ModelDraftRow& row : rows) {
-    const bool is_chosen = row.depth == kAdaptiveDepth;
-    text += column(std::to_string(row.batch)) +
-            column(row.agreement == kOwnGuesses ? "own" : format_number(row.agreement, 2)) +
-            column(is_chosen ? "chosen" : std::to_string(row.depth)) +
-            column(format_number(row.tokens_per_step)) + column(format_number(row.step_us)) +
-            column(format_number(row.pass_us)) + interval(row.ratio) +
-            predicted(row, row.expected_ratio) + predicted(row, row.formula_ratio) +
-            (is_chosen ? interval(row.of_best) +
-                             column(row.best_depth == 0 ? "none" : std::to_string(row.best_depth))
-                       : pad_left("", kIntervalWidth + kWidth)) +
-            column(row.outputs_are_equal ? "equal" : "DIFFER") + "\n";
-  }
-  std::string plain;
-  std::int32_t batch = 0;
-  for (const ModelDraftRow& row : rows) {
-    if (std::exchange(batch, row.batch) == row.batch) continue;
-    plain += (plain.empty() ? "" : ", ") + format_number(row.plain_step_us) + " us for " +
-             counted(std::int64_t{row.batch}, "sequence");
-  }
-  return text + "\nsteps without drafts: " + plain +
-         "; intervals of 95 %\nagreement: the probability that a guess is right if those before it "
-         "are, or the model's own;\nby costs: T t(B) / (t(B (1 + d)) + d c), with t(n) the time of "
-         "a step of n tokens, c of a pass;\nformula: T (M + C) / (M + C (1 + d)), M and C fitted "
-         "to "
-         "the same times; of best: the chosen depth's speed\nrelative to that of the best fixed "
-         "depth, or of none\n";
-}
-
-std::string to_json(const std::string& subject, const std::vector<ModelDraftRow>& rows) {
-  JsonWriter json;
-  const auto add_interval = [&](const char* name, const MedianInterval& ratio) {
-    json.begin_object(name)
-        .add("median", ratio.median)
-        .add("low", ratio.low)
-        .add("high", ratio.high)
-        .add("rounds", ratio.count)
-        .end_object();
-  };
-  json.begin_object().add("model", subject).begin_list("rows");
-  for (const ModelDraftRow& row : rows) {
-    json.begin_object()
-        .add("sequences", std::int64_t{row.batch})
-        .add("agreement", row.agreement)
-        .add("depth", std::int64_t{row.depth})
-        .add("tokens_per_step", row.tokens_per_step)
-        .add("step_us", row.step_us)
-        .add("pass_us", row.pass_us)
-        .add("plain_step_us", row.plain_step_us);
-    add_interval("ratio", row.ratio);
-    json.add("expected_ratio", row.expected_ratio).add("formula_ratio", row.formula_ratio);
-    if (row.depth == kAdaptiveDepth) {
-      add_interval("of_best", row.of_best);
-      json.add("best_depth", std::int64_t{row.best_depth});
-    }
-    json.add("outputs_are_equal", row.outputs_are_equal).end_object();
-  }
-  return json.end_list().end_object().text() + "\n";
 }
 
 }  // namespace caption::bench
