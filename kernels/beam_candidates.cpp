@@ -4,38 +4,25 @@
 
 #include "backend/dispatch.h"
 #include "kernels/internal/check.h"
+#include "kernels/internal/check_logits.h"
 #include "kernels/sample_rows.h"
 
 namespace caption::kernels {
 
 void beam_candidates(Stream& stream, const BeamRows& input, View best) {
   const internal::Check check("beam_candidates", stream);
-  check.rank("logits", input.logits, 2);
-  const std::int64_t rows = input.logits.dim(0);
-  const std::int64_t vocab = input.logits.dim(1);
-  if (vocab < 1 || vocab > kMaxSampledVocab) {
-    check.fail("a vocabulary of " + std::to_string(vocab) + "; wanted 1 to " +
-               std::to_string(kMaxSampledVocab));
-  }
-  check.f32("logits", input.logits, input.logits.shape());
-  check.same_dtype("rows", input.rows, {rows, kBeamRowBytes}, DType::kI8);
-  check.dense("rows", input.rows);
-  check.rank("ids", input.ids, 1);
-  check.i32("ids", input.ids, input.ids.shape());
-  check.dense("ids", input.ids);
+  internal::check_logits(check, input.logits);
+  internal::check_rows_of_ids(check, input.rows, {input.logits.dim(0), kBeamRowBytes},
+                              alignof(BeamRow), input.ids);
   check.rank("best", best, 3);
-  check.same_dtype("best", best, {rows, best.dim(1), kBeamCandidateBytes}, DType::kI8);
+  check.same_dtype("best", best, {input.logits.dim(0), best.dim(1), kBeamCandidateBytes},
+                   DType::kI8);
   check.dense("best", best);
   if (best.dim(1) < 1 || best.dim(1) > sampling::kMostBeamCandidates) {
     check.fail(std::to_string(best.dim(1)) + " candidates of a row; wanted 1 to " +
                std::to_string(sampling::kMostBeamCandidates));
   }
-  const auto is_aligned = [](ConstView view, std::size_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(view.raw()) % bytes == 0;
-  };
-  if (!is_aligned(input.rows, alignof(BeamRow)) || !is_aligned(best, kBeamCandidateBytes)) {
-    check.fail("rows are not aligned to 4 bytes, or best to 8");
-  }
+  internal::check_aligned(check, "best", best, kBeamCandidateBytes);
   dispatch(stream.device(),
            [&](auto device) { impl::beam_candidates(device, stream, input, best); });
 }

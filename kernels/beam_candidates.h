@@ -17,14 +17,14 @@ namespace caption::kernels {
 // The beam of a row; valid parameters as sampling::validate() demands. The ids are ranges of
 // BeamRows::ids.
 struct BeamRow {
-  float score = 0;  // of the beam; -inf: it has no candidates
+  float score = 0;  // the beam's sum of log-probabilities; -inf: the beam has no candidates
   float repetition_penalty = 1;
   std::int32_t no_repeat_ngram_size = 0;
   std::int32_t first_id = 0;  // where the history begins that the penalties count
   std::int32_t num_ids = 0;
   std::int32_t first_banned = 0;  // ids in the vocabulary that are ruled out
   std::int32_t num_banned = 0;
-  std::int32_t num_candidates = 0;  // wanted; 0: the row is none of a beam, and is not read
+  std::int32_t num_candidates = 0;  // to be found; 0: the row belongs to no beam and is not read
 };
 inline constexpr std::int64_t kBeamRowBytes = sizeof(BeamRow);
 inline constexpr std::int64_t kBeamCandidateBytes = sizeof(sampling::BeamCandidate);
@@ -32,8 +32,8 @@ inline constexpr std::int64_t kBeamCandidateBytes = sizeof(sampling::BeamCandida
 struct BeamRows {
   ConstView logits;  // [B, V] f32, rows may be strided; 1 <= V < 2^20
   ConstView rows;    // [B, kBeamRowBytes] i8: a BeamRow each, 4-byte aligned
-  ConstView ids;     // [n] i32; those outside the vocabulary, such as placeholders, count for no
-                     // penalty
+  ConstView ids;     // [n] i32; no penalty counts ids outside the vocabulary, which stand for
+                     // vision tokens
 };
 
 // Writes to best [B, n, kBeamCandidateBytes] i8, 8-byte aligned, n <= kMostBeamCandidates, a

@@ -5,28 +5,16 @@
 #include "backend/dispatch.h"
 #include "base/error.h"
 #include "kernels/internal/check.h"
+#include "kernels/internal/check_logits.h"
 
 namespace caption::kernels {
 
 void sample_rows(Stream& stream, const SampleRows& input, View tokens) {
   const internal::Check check("sample_rows", stream);
-  check.rank("logits", input.logits, 2);
-  const std::int64_t rows = input.logits.dim(0);
-  const std::int64_t vocab = input.logits.dim(1);
-  if (vocab < 1 || vocab > kMaxSampledVocab) {
-    check.fail("a vocabulary of " + std::to_string(vocab) + "; wanted 1 to " +
-               std::to_string(kMaxSampledVocab));
-  }
-  check.f32("logits", input.logits, input.logits.shape());
-  check.same_dtype("rows", input.rows, {rows, kRowSamplingBytes}, DType::kI8);
-  check.dense("rows", input.rows);
-  if (reinterpret_cast<std::uintptr_t>(input.rows.raw()) % alignof(RowSampling) != 0) {
-    check.fail("rows are not aligned to 8 bytes");
-  }
-  check.rank("ids", input.ids, 1);
-  check.i32("ids", input.ids, input.ids.shape());
-  check.dense("ids", input.ids);
-  check.i32("tokens", tokens, {rows});
+  internal::check_logits(check, input.logits);
+  internal::check_rows_of_ids(check, input.rows, {input.logits.dim(0), kRowSamplingBytes},
+                              alignof(RowSampling), input.ids);
+  check.i32("tokens", tokens, {input.logits.dim(0)});
   check.dense("tokens", tokens);
   dispatch(stream.device(), [&](auto device) { impl::sample_rows(device, stream, input, tokens); });
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "backend/stream.h"
+#include "kernels/beam_candidates.h"
 #include "kernels/paged_attention.h"
 #include "kernels/sample_rows.h"
 
@@ -22,13 +23,13 @@ struct AttentionExtents {
   std::int64_t max_positions = 0;
 };
 
-// Bytes that steps with at most so many rows of logits use: the larger of the states of attention
-// and the workspace of sampling, which is larger than that of beams.
+// Bytes that steps with at most so many rows of logits use: the largest of the states of attention
+// and the workspaces of sampling and of beams.
 constexpr std::int64_t step_scratch_bytes(std::int64_t rows, std::int64_t vocab,
                                           const AttentionExtents& extents) {
   return std::max(
-      sample_rows_scratch_bytes(rows, vocab),
-      attention_scratch_bytes(rows, extents.num_heads, extents.head_dim, extents.max_positions));
+      {sample_rows_scratch_bytes(rows, vocab), beam_candidates_scratch_bytes(rows, vocab),
+       attention_scratch_bytes(rows, extents.num_heads, extents.head_dim, extents.max_positions)});
 }
 
 // Allocates them on a GPU.

@@ -22,8 +22,9 @@ struct DraftedShape {
   std::string json;         // as BenchFlags::json
 };
 
-// Throws Error(kUsage) for drafts that are not measured with a shape of `vocab` tokens: of archive
-// and ngram, and of a draft model that is no known shape or has another vocabulary.
+// Throws Error(kUsage) for drafts that cannot be measured with a shape of `vocab` tokens: the
+// methods archive and ngram, a draft model that is no known shape or has another vocabulary, and a
+// draft model without --drafts model.
 void require_draft_shape(const config::Preset& preset, std::int64_t vocab);
 
 // The layers of a random decoder that nearly return their input, so that self-drafts can leave them

@@ -1,7 +1,8 @@
-// A block per row. Three passes over the logits: the largest; the sum of exponentials; the scores,
-// of which each thread keeps its best. The n-th of the threads' best is a bound that n scores reach
-// or exceed. Another pass lists the scores from the bound on, which are sorted; when they are more
-// than the list holds, the n-th of those that are listed is a greater bound, and the pass repeats.
+// A block has a row. A first pass over the logits finds the largest, a second one the sum of
+// exponentials, a third one the best score of each thread. The n-th of the threads' best scores is
+// a bound that n scores reach or exceed. A fourth pass lists the scores from the bound on, which
+// are then sorted. When they are more than the list holds, the n-th of the listed scores is a
+// greater bound, and the fourth pass is repeated with it.
 //
 // Traffic  4 bytes per logit in, four times; a row of 151,936 comes three times from L2.
 // Numbers  those of sampling/beam_candidates.cpp, operation by operation: nothing is fused, and

@@ -14,7 +14,7 @@ namespace caption::kernels::cuda {
 template <class Row, int kThreads>
 struct RowPenalties {
   const Row& how;
-  const std::int32_t* all_ids;  // of all rows
+  const std::int32_t* all_ids;  // [n], the rows' ranges begin at Row::first_id, first_banned
   std::uint32_t* penalised;     // [words]: a bit per id
   std::uint32_t* ruled_out;     // [words]
   int vocab;

@@ -55,7 +55,7 @@ Buffer BufferArena::allocate(std::size_t size_bytes) {
   if (pool_.num_threads() > 1) {
     touch_pages(used_bytes_);
   } else {
-    touched_bytes_ = used_bytes_;  // by the thread that writes
+    touched_bytes_ = used_bytes_;  // the thread that writes to the buffer touches them
   }
   return Buffer::part_of(chunk_, begin, size_bytes);
 }

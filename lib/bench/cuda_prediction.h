@@ -118,7 +118,7 @@ struct CudaStep {
   std::int64_t num_sequences = 1;
   std::int64_t new_tokens = 1;
   std::int64_t context_tokens = 1;
-  std::int32_t num_beams = 1;  // of a request; each beam is a sequence, and none shares pages here
+  std::int32_t num_beams = 1;  // each request has so many; each is a sequence with its own pages
 
   bool is_graph() const { return new_tokens == 1; }
 };

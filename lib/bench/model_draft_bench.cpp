@@ -174,7 +174,7 @@ Turns Contender::end() {
           .passes = now.passes - before_.passes};
 }
 
-using Rounds = std::vector<Turns>;  // of one engine
+using Rounds = std::vector<Turns>;  // what one engine did in each round
 
 template <class Value>
 double median_over(const Rounds& rounds, const Value& value) {
@@ -227,7 +227,7 @@ class ModelDraftBench {
   Setting setting_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Contender>> contenders_;  // the first has no drafts
-  std::vector<Rounds> rounds_;                          // of each
+  std::vector<Rounds> rounds_;                          // parallel to contenders_
 };
 
 ModelDraftBench::ModelDraftBench(model::Decoder& decoder, Stream& stream,
@@ -320,7 +320,7 @@ ModelDraftRow ModelDraftBench::make_row(std::size_t index) const {
   return row;
 }
 
-// rows[i] is of contenders_[i + 1].
+// rows[i] has the figures of contenders_[i + 1].
 void ModelDraftBench::compare_with_best(std::vector<ModelDraftRow>& rows) const {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].depth != kAdaptiveDepth) continue;

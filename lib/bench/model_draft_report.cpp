@@ -5,6 +5,7 @@
 #include "base/counted.h"
 #include "base/figures.h"
 #include "base/json_writer.h"
+#include "bench/internal/report_parts.h"
 #include "bench/model_draft_bench.h"
 
 namespace caption::bench {
@@ -54,21 +55,12 @@ std::string to_table(const std::string& subject, const std::vector<ModelDraftRow
          "; intervals of 95 %\nagreement: the probability that a guess is right if those before it "
          "are, or the model's own;\nby costs: T t(B) / (t(B (1 + d)) + d c), with t(n) the time of "
          "a step of n tokens, c of a pass;\nformula: T (M + C) / (M + C (1 + d)), M and C fitted "
-         "to "
-         "the same times; of best: the chosen depth's speed\nrelative to that of the best fixed "
+         "to the same times; of best:\nthe chosen depth's speed relative to that of the best fixed "
          "depth, or of none\n";
 }
 
 std::string to_json(const std::string& subject, const std::vector<ModelDraftRow>& rows) {
   JsonWriter json;
-  const auto add_interval = [&](const char* name, const MedianInterval& ratio) {
-    json.begin_object(name)
-        .add("median", ratio.median)
-        .add("low", ratio.low)
-        .add("high", ratio.high)
-        .add("rounds", ratio.count)
-        .end_object();
-  };
   json.begin_object().add("model", subject).begin_list("rows");
   for (const ModelDraftRow& row : rows) {
     json.begin_object()
@@ -79,10 +71,10 @@ std::string to_json(const std::string& subject, const std::vector<ModelDraftRow>
         .add("step_us", row.step_us)
         .add("pass_us", row.pass_us)
         .add("plain_step_us", row.plain_step_us);
-    add_interval("ratio", row.ratio);
+    write_interval(json, "ratio", row.ratio);
     json.add("expected_ratio", row.expected_ratio).add("formula_ratio", row.formula_ratio);
     if (row.depth == kAdaptiveDepth) {
-      add_interval("of_best", row.of_best);
+      write_interval(json, "of_best", row.of_best);
       json.add("best_depth", std::int64_t{row.best_depth});
     }
     json.add("outputs_are_equal", row.outputs_are_equal).end_object();

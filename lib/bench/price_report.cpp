@@ -9,6 +9,7 @@
 #include "base/figures.h"
 #include "base/json_writer.h"
 #include "base/units.h"
+#include "bench/internal/report_parts.h"
 #include "drafts/describe_drafts.h"
 
 namespace caption::bench {
@@ -46,9 +47,7 @@ std::string column(const std::string& text) { return pad_left(text, kColumnWidth
 
 std::string times(double value) { return format_number(value, 3) + "x"; }
 
-bool are_replayed(const PriceReport& report) {
-  return report.rows.front().replayed.has_value();
-}
+bool are_replayed(const PriceReport& report) { return report.rows.front().replayed.has_value(); }
 
 // "1.02x [0.99, 1.05]", or without the interval where there is none.
 std::string ratio_column(const PriceReport& report, const MedianInterval& ratio) {
@@ -150,12 +149,13 @@ std::string legend(const PriceReport& report) {
     }
   }
   if (are_replayed(report)) {
-    text += "speeds: medians of " + std::to_string(base.replayed->rounds.size()) +
-            " rounds in which the engines of all rows take turns; ratios: medians of those of the "
-            "rounds,\nwith 95 % intervals (the least and the greatest for fewer than 6 rounds); all "
-            "else: of one run over the clips, before the rounds\n"
-            "drafts of the model itself: a run too short to find which layers to leave out pays for "
-            "the search in each round\n";
+    text +=
+        "speeds: medians of " + std::to_string(base.replayed->rounds.size()) +
+        " rounds in which the engines of all rows take turns; ratios: medians of those of the "
+        "rounds,\nwith 95 % intervals (the least and the greatest for fewer than 6 rounds); all "
+        "else: of one run over the clips, before the rounds\n"
+        "drafts of the model itself: a run too short to find which layers to leave out pays for "
+        "the search in each round\n";
     for (const PriceRow& row : report.rows) {
       if (!row.replayed->outputs_are_equal) text += "\"" + row.name + "\": OUTPUTS DIFFER\n";
     }
@@ -190,19 +190,11 @@ void add_drafts(const PriceRow& row, JsonWriter& json) {
       .end_object();
 }
 
-void add_interval(const char* name, const MedianInterval& ratio, JsonWriter& json) {
-  json.begin_object(name)
-      .add("median", ratio.median)
-      .add("low", ratio.low)
-      .add("high", ratio.high)
-      .end_object();
-}
-
 // Every round's times, from which other figures can be made.
 void add_rounds(const PriceRow& row, const PriceRow& base, JsonWriter& json) {
   if (!row.replayed.has_value()) return;
-  add_interval("engine_ratio", row.engine_ratio(base), json);
-  add_interval("decode_ratio", row.decode_ratio(base), json);
+  write_interval(json, "engine_ratio", row.engine_ratio(base));
+  write_interval(json, "decode_ratio", row.decode_ratio(base));
   json.add("outputs_are_equal", row.replayed->outputs_are_equal).begin_list("rounds");
   for (const engine::EngineStats& stats : row.replayed->rounds) {
     json.begin_object()
@@ -296,8 +288,8 @@ std::string to_table(const PriceReport& report) {
     text += pad_right(row.name, kNameWidth) + column(format_bytes(memory_of(report, row))) +
             column(times(memory)) + column(format_si(row.engine_tokens_per_s())) +
             ratio_column(report, row.engine_ratio(base)) +
-            (has_drafts(report) ? draft_columns(report, row) : "") + column(describe(row.captions)) +
-            logit_columns(row) + score_columns(row) + "\n";
+            (has_drafts(report) ? draft_columns(report, row) : "") +
+            column(describe(row.captions)) + logit_columns(row) + score_columns(row) + "\n";
   }
   return text + legend(report);
 }

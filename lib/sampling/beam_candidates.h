@@ -26,11 +26,11 @@ struct BeamCandidate {
 
 // What decides the scores of a beam's candidates besides its logits.
 struct RunningBeam {
-  float score = 0;  // -inf: it has no candidates
+  float score = 0;  // the sum of log-probabilities; -inf: the beam has no candidates
   float repetition_penalty = 1;
   std::int32_t no_repeat_ngram_size = 0;
-  std::span<const std::int32_t> counted_ids = {};  // of its history, for these two
-  std::span<const std::int32_t> ruled_out = {};    // in the vocabulary
+  std::span<const std::int32_t> counted_ids = {};  // the part of its history that these two count
+  std::span<const std::int32_t> ruled_out = {};    // ids in the vocabulary that it may not take
 };
 // `history` is the beam's. The result borrows from the arguments.
 RunningBeam running_beam(const SamplingParams& params, const History& history, float score);

@@ -73,7 +73,7 @@ class PlantedModel final : public drafts::DraftModel {
   drafts::DraftModel& model_;
   std::optional<double> agreement_;
   std::int64_t vocab_;
-  std::vector<RunLengths> runs_;  // by slot
+  std::vector<RunLengths> runs_;  // the index is the slot
   PassTimes passes_;
   std::unordered_map<std::int64_t, Planned> planned_;
 };

@@ -44,6 +44,15 @@ void write_summary(JsonWriter& json, const char* name, const Summary& summary) {
       .end_object();
 }
 
+void write_interval(JsonWriter& json, const char* name, const MedianInterval& interval) {
+  json.begin_object(name)
+      .add("median", interval.median)
+      .add("low", interval.low)
+      .add("high", interval.high)
+      .add("rounds", interval.count)
+      .end_object();
+}
+
 std::string aligned(const std::vector<std::vector<std::string>>& lines, std::size_t num_names) {
   std::vector<std::size_t> widths(lines.front().size());
   for (const std::vector<std::string>& line : lines) {

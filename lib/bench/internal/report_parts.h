@@ -19,6 +19,7 @@ std::string describe(const Roofline& roofline);
 std::string describe_machine(const Roofline& before, const Roofline& after);
 void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline);
 void write_summary(JsonWriter& json, const char* name, const Summary& summary);
+void write_interval(JsonWriter& json, const char* name, const MedianInterval& interval);
 
 // Returns lines of cells, all of as many as the first, in columns: the first `num_names` are
 // aligned left, the others right. There is a line at least.
