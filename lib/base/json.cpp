@@ -34,7 +34,7 @@ std::string describe(const Json& value) {
     case Json::value_t::boolean: return value.get<bool>() ? "true" : "false";
     case Json::value_t::number_integer: return std::to_string(value.get<std::int64_t>());
     case Json::value_t::number_unsigned: return std::to_string(value.get<std::uint64_t>());
-    case Json::value_t::number_float: return json_number(value.get<double>());
+    case Json::value_t::number_float: return value.dump();  // 512.0 keeps its ".0"
     case Json::value_t::string: return "string " + excerpt(value.get_ref<const std::string&>());
     case Json::value_t::array: return "a list of " + std::to_string(value.size());
     case Json::value_t::object: return "an object";
@@ -212,7 +212,8 @@ JsonObject::JsonObject(std::shared_ptr<const Node> node) : node_(std::move(node)
 JsonObject JsonObject::parse(std::string_view text, std::string name_for_errors, ErrorCode code) {
   auto document = std::make_shared<const Json>(parse_guarded(text, name_for_errors, code));
   if (!document->is_object()) {
-    throw Error(code, name_for_errors + ": expected an object, found " + describe(*document));
+    throw Error(code, name_for_errors + ": expected an object, found " + describe(*document) +
+                          advice_for(code));
   }
   const Json* root = document.get();
   return JsonObject(std::make_shared<const Node>(

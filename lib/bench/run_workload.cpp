@@ -88,6 +88,20 @@ void place_vision(Stream& stream, std::vector<engine::Request>& requests) {
   }
 }
 
+// A request that the KV pages cannot hold is the fault of the options, which are named in place of
+// those of `run`.
+void submit(engine::Engine& engine, engine::Request request) {
+  try {
+    engine.submit(std::move(request));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTooLong) throw;
+    const std::string message = error.what();
+    throw Error(ErrorCode::kUsage,
+                message.substr(0, message.rfind(';')) +
+                    "; raise --kv-cache-bytes, or lower --prompt-tokens or --output-tokens");
+  }
+}
+
 Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts& costs,
                     const Workload& workload, const Variant& variant,
                     const CompareOptions& options) {
@@ -102,7 +116,7 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
   Profile profile;
   const Timed timed(stream, options.has_profile ? &profile : nullptr);
   const Stopwatch stopwatch;
-  for (engine::Request& request : requests) engine.submit(std::move(request));
+  for (engine::Request& request : requests) submit(engine, std::move(request));
   while (!engine.idle()) {
     for (engine::Completion& completion : engine.step()) {
       completions.push_back(std::move(completion));

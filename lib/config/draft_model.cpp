@@ -61,8 +61,10 @@ std::unique_ptr<model::CaptionModel> open_draft_model(const Context& context, co
   try {
     return open(context, preset, locations, model, choices);
   } catch (const Error& error) {
-    throw Error(error.code(),
-                "draft model " + preset.speculative.draft_model + ": " + error.what());
+    const std::string& name = preset.speculative.draft_model;
+    const std::string message = error.what();
+    const bool names_model = message.starts_with(name + ": ");
+    throw Error(error.code(), "draft model " + (names_model ? "" : name + ": ") + message);
   }
 }
 

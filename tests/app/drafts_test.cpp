@@ -117,8 +117,8 @@ TEST_SUITE("app/drafts") {
       }
     }
     // The model is right in all of its own guesses but those after the end of a caption.
-    const Finished own = caption(
-        {"--preset", forced, "--draft-model", demo_model().string(), "--max-num-seqs", "1"});
+    const Finished own = caption({"--preset", forced, "--draft-model", demo_model().string(),
+                                  "--max-num-seqs", "1", "--frames", "2"});
     const std::size_t at = own.err.find("per step; model: ");
     REQUIRE(at != std::string::npos);
     long right = 0;
@@ -188,7 +188,7 @@ TEST_SUITE("app/drafts") {
     write_text(preset, "model: " + demo_model().string() +
                            "\nspeculative:\n  method: archive\n  adaptive: false\n");
     const auto caption_all = [&](Arguments options) {
-      options.insert(options.begin(), "run");
+      options.insert(options.begin(), {"run", "--frames", "2"});
       options.insert(options.end(), clips.begin(), clips.end());
       const Finished finished = run_cli(options);
       CHECK(finished.exit_code == 0);
@@ -256,8 +256,12 @@ TEST_SUITE("app/drafts") {
       "drafts from references and earlier records are accepted, and the summary counts them") {
     const TemporaryFolder folder;
     const std::string output = (folder.path() / "captions.jsonl").string();
-    const Finished first = caption(
-        {"-o", output, "--max-num-seqs", "1", "--drafts", "archive", "--draft-from", references()});
+    const auto caption_alone = [](Arguments options) {
+      options.insert(options.end(), {"--frames", "2", "--max-num-seqs", "1"});
+      return caption(options);
+    };
+    const Finished first =
+        caption_alone({"-o", output, "--drafts", "archive", "--draft-from", references()});
     CHECK(first.err.find("tokens of a caption per step; archive: ") != std::string::npos);
     CHECK(first.err.find(" of the engine's steps, which ") != std::string::npos);
     for (const records::Record& record : parse_records(read_text(output))) {
@@ -273,11 +277,11 @@ TEST_SUITE("app/drafts") {
       CHECK(num_accepted <= num_left + 1);
     }
     const std::string other = (folder.path() / "other.jsonl").string();
-    const Finished second = caption(
-        {"-o", other, "--max-num-seqs", "1", "--drafts", "archive", "--draft-from", output});
+    const Finished second =
+        caption_alone({"-o", other, "--drafts", "archive", "--draft-from", output});
     CHECK(second.err.find("tokens of a caption per step; archive: ") != std::string::npos);
     CHECK(captions_of(read_text(other)) == captions_of(read_text(output)));
-    const Finished none = caption({"--drafts", "none"});
+    const Finished none = caption({"--drafts", "none", "--limit", "1", "--frames", "2"});
     CHECK(none.err.find("tokens of a caption") == std::string::npos);
     CHECK(none.out.find("speculation") == std::string::npos);
   }

@@ -360,6 +360,7 @@ TEST_SUITE("app/bench") {
         {"bench", "--sweep", "0"},
         {"bench", "--references", "x"},
         {"bench", "--output-tokens", "5000"},
+        {"bench", "--shape", "demo", "--kv-cache-bytes", "64KiB"},  // too few pages for a request
         {"bench", "clip.mp4", "--shape", "demo"},
         {"bench", "clip.mp4", "--price", "kv", "--price-positions", "9"},
         {"bench", "clip.mp4", "--price-base", "samples/demo-model"},

@@ -110,6 +110,8 @@ TEST_SUITE("base/json") {
          "config.json: a: expected an integer, found string \"x\""},
         {message_of([&] { inner.require_int("q", 0, 9); }),
          "config.json: o.p.q: expected an integer, found 1.5"},
+        {message_of([] { parsed(R"({"a": 512.0})").require_int("a", 0, 999); }),
+         "config.json: a: expected an integer, found 512.0"},
         {message_of([&] { inner.require_int("absent", 0, 9); }),
          "config.json: o.p.absent: is missing; an integer is needed"},
         {message_of([&] { json.require_string("absent"); }),

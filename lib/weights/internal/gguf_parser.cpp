@@ -24,8 +24,11 @@ constexpr std::uint32_t kMaxAxes = 4;
 constexpr std::uint64_t kLeastPairBytes = 8 + 1 + 4 + 1;
 constexpr std::uint64_t kLeastTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, where + ": " + what);
+constexpr std::string_view kMakeAgain = "download the file again, or convert the model again";
+
+[[noreturn]] void fail(const std::string& where, const std::string& what,
+                       std::string_view remedy = kMakeAgain) {
+  throw Error(ErrorCode::kBadModel, where + ": " + what + "; " + std::string(remedy));
 }
 
 // Takes values from the header one after the other.
@@ -41,7 +44,7 @@ class Cursor {
     if (count > remaining()) {
       fail(name_, std::string(what.substr(0, kMaxShownBytes)) + " at byte " + std::to_string(at_) +
                       " would have " + std::to_string(count) + " bytes, but " +
-                      std::to_string(remaining()) + " are left; is the file cut short?");
+                      std::to_string(remaining()) + " are left: the file may be cut short");
     }
     const auto bytes = file_.subspan(at_, static_cast<std::size_t>(count));
     at_ += bytes.size();
@@ -101,7 +104,7 @@ void skip_elements(Cursor& cursor, std::string_view key, GgufType type, std::uin
       fail(cursor.file_name(), quote_name(key) + " has an array of " + std::to_string(count) + " " +
                                    std::string(gguf_type_name(type)) + ", more than the " +
                                    std::to_string(cursor.remaining()) +
-                                   " bytes that are left; is the file cut short?");
+                                   " bytes that are left: the file may be cut short");
     }
     const auto bytes = cursor.take(count * fixed, key);
     if (type == GgufType::kBool) check_bools(bytes, cursor, key);
@@ -146,7 +149,7 @@ GgufMetadata take_metadata(Cursor& cursor, std::span<const std::byte> file, std:
   if (count > cursor.remaining() / kLeastPairBytes) {
     fail(cursor.file_name(), "has " + std::to_string(count) + " keys by its header, more than " +
                                  std::to_string(cursor.remaining()) +
-                                 " bytes can hold; is the file cut short?");
+                                 " bytes can hold: the file may be cut short");
   }
   std::vector<GgufValue> values;
   values.reserve(static_cast<std::size_t>(count));
@@ -260,14 +263,16 @@ void place(std::vector<Placed>& tensors, std::span<const std::byte> file, std::s
     if (placed.offset > buffer.size() || placed.size_bytes > buffer.size() - placed.offset) {
       fail(where, "needs " + std::to_string(placed.size_bytes) + " bytes from byte " +
                       std::to_string(placed.offset) + " of the data on, but the file has " +
-                      std::to_string(buffer.size()) + "; is it cut short?");
+                      std::to_string(buffer.size()) + ": it may be cut short");
     }
     const GgmlTypeTraits& type = *placed.tensor.type;
     if (type.block_elements == 1 &&
         (begin + placed.offset) % static_cast<std::uint64_t>(type.block_bytes) != 0) {
-      fail(where, "begins at byte " + std::to_string(begin + placed.offset) +
-                      ", which is not aligned to its " + std::to_string(type.block_bytes) +
-                      "-byte elements; write the file with general.alignment 32");
+      fail(where,
+           "begins at byte " + std::to_string(begin + placed.offset) +
+               ", which is not aligned to its " + std::to_string(type.block_bytes) +
+               "-byte elements",
+           "write the file with general.alignment 32");
     }
     placed.tensor.bytes = buffer.subspan(static_cast<std::size_t>(placed.offset),
                                          static_cast<std::size_t>(placed.size_bytes));
@@ -276,7 +281,7 @@ void place(std::vector<Placed>& tensors, std::span<const std::byte> file, std::s
   }
   if (buffer.size() - end > padding(end)) {
     fail(file_name, std::to_string(buffer.size() - end) +
-                        " bytes at the end belong to no tensor; at most " +
+                        " bytes at the end belong to no tensor, where at most " +
                         std::to_string(padding(end)) + " of padding were expected");
   }
 }
@@ -300,7 +305,7 @@ std::vector<GgufTensor> sorted_by_name(const std::vector<Placed>& placed,
 void check_magic(std::span<const std::byte> file, const std::string& name) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (text.starts_with("version https://git-lfs")) {
-    fail(name, "is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`");
+    fail(name, "is a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`");
   }
   if (!text.starts_with("GGUF")) {
     fail(name, "is no GGUF file: it does not begin with \"GGUF\"" +
@@ -356,7 +361,7 @@ GgufHeader parse_gguf(std::span<const std::byte> file, const std::string& file_n
   if (num_tensors > cursor.remaining() / kLeastTensorBytes) {
     fail(file_name, "has " + std::to_string(num_tensors) + " tensors by its header, more than " +
                         std::to_string(cursor.remaining()) +
-                        " bytes can hold; is the file cut short?");
+                        " bytes can hold: the file may be cut short");
   }
   std::vector<Placed> tensors;
   tensors.reserve(static_cast<std::size_t>(num_tensors));

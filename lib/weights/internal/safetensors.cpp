@@ -47,8 +47,12 @@ struct Entry {
   std::int64_t end = 0;
 };
 
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, where + ": " + what);
+constexpr std::string_view kSaveAgain =
+    "download the file again, or save it again with safetensors";
+
+[[noreturn]] void fail(const std::string& where, const std::string& what,
+                       std::string_view remedy = kSaveAgain) {
+  throw Error(ErrorCode::kBadModel, where + ": " + what + "; " + std::string(remedy));
 }
 
 [[noreturn]] void fail_twice(const std::string& file_name, std::string_view key) {
@@ -66,7 +70,7 @@ std::string shown(std::string_view text) {
 std::size_t header_length(std::span<const std::byte> file, const std::string& name) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (text.starts_with("version https://git-lfs")) {
-    fail(name, "is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`");
+    fail(name, "is a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`");
   }
   if (file.size() < kLengthBytes) {
     fail(name, "is no safetensors file: " + counted(std::ssize(file), "byte"));
@@ -138,6 +142,14 @@ std::optional<EntryFields> read_plain_fields(std::string_view text, const std::s
       .dtype = *std::move(dtype), .extents = *std::move(extents), .offsets = *std::move(offsets)};
 }
 
+EntryFields read_fields_of(const JsonObject& object, const std::string& where) {
+  EntryFields fields{.dtype = object.require_string("dtype"), .extents = {}, .offsets = {}};
+  if (!object.has("shape")) throw Error(ErrorCode::kBadModel, where + ": shape is missing");
+  fields.extents = object.get_ints("shape");
+  fields.offsets = object.get_ints("data_offsets");
+  return fields;
+}
+
 // `where` names the tensor in messages.
 EntryFields read_fields(std::string_view text, const std::string& where) {
   try {
@@ -146,11 +158,12 @@ EntryFields read_fields(std::string_view text, const std::string& where) {
     // The document below has a message for everything that is wrong with an entry.
   }
   const JsonObject object = JsonObject::parse(text, where, ErrorCode::kBadModel);
-  EntryFields fields{.dtype = object.require_string("dtype"), .extents = {}, .offsets = {}};
-  if (!object.has("shape")) fail(where, "shape is missing");
-  fields.extents = object.get_ints("shape");
-  fields.offsets = object.get_ints("data_offsets");
-  return fields;
+  try {
+    return read_fields_of(object, where);
+  } catch (const Error& error) {
+    // JsonObject names a remedy for syntax errors only.
+    throw Error(error.code(), std::string(error.what()) + "; " + std::string(kSaveAgain));
+  }
 }
 
 const DTypeName& find_dtype(const std::string& name, const std::string& where) {
@@ -271,8 +284,8 @@ void place(std::vector<Entry>* entries, std::span<const std::byte> file, std::si
   const auto buffer_size = static_cast<std::int64_t>(buffer.size());
   std::int64_t expected_begin = 0;
   for (Entry& entry : *entries) {
-    const auto fail_tensor = [&](const std::string& what) {
-      fail(file_name, "tensor " + quote_name(entry.tensor.name) + " " + what);
+    const auto fail_tensor = [&](const std::string& what, std::string_view remedy = kSaveAgain) {
+      fail(file_name, "tensor " + quote_name(entry.tensor.name) + " " + what, remedy);
     };
     if (entry.begin != expected_begin) {
       const std::string how =
@@ -282,14 +295,15 @@ void place(std::vector<Entry>* entries, std::span<const std::byte> file, std::si
     }
     if (entry.end > buffer_size) {
       fail_tensor("ends at byte " + std::to_string(entry.end) + " of the data, but the file has " +
-                  std::to_string(buffer_size) + "; is it cut short?");
+                  std::to_string(buffer_size) + ", which may be cut short");
     }
     const auto begin = static_cast<std::size_t>(entry.begin);
     const auto size_bytes = static_cast<std::size_t>(entry.end - entry.begin);
     if (size_bytes != 0 && (buffer_begin + begin) % entry.element_bytes != 0) {
       fail_tensor("begins at byte " + std::to_string(buffer_begin + begin) +
-                  ", which is not aligned to its " + std::to_string(entry.element_bytes) +
-                  "-byte elements; save the file again with safetensors 0.3 or later");
+                      ", which is not aligned to its " + std::to_string(entry.element_bytes) +
+                      "-byte elements",
+                  "save the file again with safetensors 0.3 or later");
     }
     entry.tensor.bytes = buffer.subspan(begin, size_bytes);
     expected_begin = entry.end;

@@ -128,22 +128,37 @@ const char* fault_name(Fault fault) {
   return "?";
 }
 
+std::unique_ptr<Region::Word[], Region::Free> Region::make_words(std::size_t count) {
+  void* const zeros = std::calloc(std::max<std::size_t>(count, 1), sizeof(Word));
+  if (zeros == nullptr) throw std::bad_alloc();
+  return std::unique_ptr<Word[], Free>(static_cast<Word*>(zeros));
+}
+
+Region::Cells& Region::own_cells_of(const Word& word) {
+  return own_cells_[static_cast<std::size_t>(word.own)];
+}
+
+const Region::Cells& Region::own_cells_of(const Word& word) const {
+  return own_cells_[static_cast<std::size_t>(word.own)];
+}
+
 Region::Cells& Region::split(Word& word) {
-  if (word.own < 0) {
+  if (word.own == 0) {
     if (unused_cells_.empty()) {
+      if (own_cells_.empty()) own_cells_.emplace_back();  // index 0
       word.own = static_cast<std::int32_t>(own_cells_.size());
       own_cells_.emplace_back();
     } else {
       word.own = unused_cells_.back();
       unused_cells_.pop_back();
     }
-    own_cells_[static_cast<std::size_t>(word.own)].fill(word.cell);
+    own_cells_of(word).fill(word.cell);
   }
-  return own_cells_[static_cast<std::size_t>(word.own)];
+  return own_cells_of(word);
 }
 
 void Region::join(Word& word, const Moment& now) {
-  const Cells& cells = own_cells_[static_cast<std::size_t>(word.own)];
+  const Cells& cells = own_cells_of(word);
   const Cell& first = cells.front();
   // Who made accesses of earlier launches does not matter any more, only which launch wrote.
   const bool is_joined = std::all_of(cells.begin(), cells.end(), [&](const Cell& cell) {
@@ -151,12 +166,13 @@ void Region::join(Word& word, const Moment& now) {
     return cell.is_initialised == first.is_initialised && !cell.is_pending && !first.is_pending &&
            cell.write_phase == first.write_phase && cell.write_phase < now.first_phase_of_launch &&
            std::max(cell.read_phase, first.read_phase) < now.first_phase_of_launch &&
-           std::max(cell.earlier_block_phase, first.earlier_block_phase) < now.first_phase_of_launch;
+           std::max(cell.earlier_block_phase, first.earlier_block_phase) <
+               now.first_phase_of_launch;
   });
   if (!is_joined) return;
   word.cell = first;
   unused_cells_.push_back(word.own);
-  word.own = -1;
+  word.own = 0;
 }
 
 template <typename Visit>
@@ -166,7 +182,7 @@ void Region::visit_cells(Range bytes, Visit&& visit) {
   while (offset < end) {
     Word& word = words_[offset / kWordBytes];
     const std::size_t word_begin = offset / kWordBytes * kWordBytes;
-    if (word.own < 0 && offset == word_begin && end - offset >= kWordBytes) {
+    if (word.own == 0 && offset == word_begin && end - offset >= kWordBytes) {
       if (!visit(word.cell, offset)) return;
       offset += kWordBytes;
       continue;
@@ -186,35 +202,46 @@ void Region::visit_cells(Range bytes, Visit&& visit) const {
     const Word& word = words_[offset / kWordBytes];
     const std::size_t word_begin = offset / kWordBytes * kWordBytes;
     const std::size_t word_end = std::min(end, word_begin + kWordBytes);
-    if (word.own < 0) {
+    if (word.own == 0) {
       if (!visit(word.cell, offset)) return;
       offset = word_end;
       continue;
     }
-    const Cells& cells = own_cells_[static_cast<std::size_t>(word.own)];
+    const Cells& cells = own_cells_of(word);
     for (; offset < word_end; ++offset) {
       if (!visit(cells[offset - word_begin], offset)) return;
     }
   }
 }
 
-std::string Region::access(const Moment& now, Range bytes, Direction direction, Fault& fault) {
-  if (bytes.size_bytes >= kWordBytes) {
-    const std::size_t first = offset_of(bytes.begin) / kWordBytes;
-    for (std::size_t w = first; w < first + bytes.size_bytes / kWordBytes; ++w) {
-      if (words_[w].own >= 0) join(words_[w], now);
-    }
-  }
-  std::string text;
-  visit_cells(bytes, [&](Cell& cell, std::size_t offset) {
+bool Region::access(const Moment& now, Range bytes, Direction direction, Problem& problem) {
+  const auto is_right = [&](Cell& cell, std::size_t offset) {
     const Finding finding = access_cell(cell, now, direction);
     if (finding == Finding::kNothing) return true;
-    fault = fault_of(finding);
-    text = "byte " + std::to_string(offset) + " of " + std::to_string(size_bytes()) + "; " +
-           describe(finding, cell, now);
+    problem = {.fault = fault_of(finding),
+               .text = "byte " + std::to_string(offset) + " of " + std::to_string(size_bytes()) +
+                       "; " + describe(finding, cell, now)};
     return false;
-  });
-  return text;
+  };
+  std::size_t offset = offset_of(bytes.begin);
+  const std::size_t end = offset + bytes.size_bytes;
+  while (offset < end) {
+    Word& word = words_[offset / kWordBytes];
+    const std::size_t first = offset % kWordBytes;
+    const std::size_t last = std::min(kWordBytes, first + (end - offset));
+    const bool is_whole = last - first == kWordBytes;
+    if (is_whole && word.own != 0) join(word, now);
+    if (is_whole && word.own == 0) {
+      if (!is_right(word.cell, offset)) return false;
+    } else {
+      Cells& cells = split(word);
+      for (std::size_t i = first; i < last; ++i) {
+        if (!is_right(cells[i], offset + i - first)) return false;
+      }
+    }
+    offset += last - first;
+  }
+  return true;
 }
 
 bool Region::is_written_since(std::uint32_t first, Range bytes) const {
@@ -266,7 +293,7 @@ void Region::initialise_as(Range bytes, const Region& source, std::uintptr_t fro
 }
 
 void Region::forget() {
-  std::fill(words_.begin(), words_.end(), Word{});
+  std::fill_n(words_.get(), num_words_, Word{});
   own_cells_.clear();
   unused_cells_.clear();
 }
@@ -312,16 +339,15 @@ void DeviceMemory::free(std::byte* begin) {
   ::mmap(reinterpret_cast<void*>(first), pages_bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   allocations_.erase(found);
-  last_found_ = nullptr;
+  found_.fill(nullptr);
 }
 
-Region* DeviceMemory::find(std::uintptr_t address) {
-  if (last_found_ != nullptr && last_found_->contains(address)) return last_found_;
+Region* DeviceMemory::look_up(std::uintptr_t address) {
   const auto next = allocations_.upper_bound(address);
   if (next == allocations_.begin()) return nullptr;
   Region& region = std::prev(next)->second;
   if (!region.contains(address)) return nullptr;
-  last_found_ = &region;
+  found_[address / kFoundBytes % kNumFound] = &region;
   return &region;
 }
 

@@ -15,7 +15,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -68,6 +70,13 @@ struct Range {
 
 enum class Direction { kRead, kWrite, kAtomic };
 
+// What is wrong with an access.
+struct Problem {
+  Fault fault{};
+  std::string text;  // a sentence without the name of the accessing thread
+};
+
+// One that is all zero bytes belongs to bytes that nobody has accessed.
 struct Cell {
   std::uint32_t write_phase = 0;  // 0: not by a kernel
   std::uint32_t write_epoch = 0;
@@ -85,15 +94,16 @@ struct Cell {
   bool operator==(const Cell&) const = default;
 };
 
-// The bytes of an allocation, or of a block's shared memory, with their cells. The four bytes of a word
-// have one cell as long as all accesses are of the whole word, which most are.
+// The bytes of an allocation, or of a block's shared memory, with their cells. The four bytes of a
+// word have one cell as long as all accesses are of the whole word, which most are.
 class Region {
  public:
   Region(std::byte* begin, std::size_t size_bytes, int device = 0)
       : begin_(begin),
         size_bytes_(size_bytes),
         device_(device),
-        words_((size_bytes + kWordBytes - 1) / kWordBytes) {}
+        num_words_((size_bytes + kWordBytes - 1) / kWordBytes),
+        words_(make_words(num_words_)) {}
 
   std::byte* begin() const { return begin_; }
   std::size_t size_bytes() const { return size_bytes_; }
@@ -106,10 +116,9 @@ class Region {
     return address - reinterpret_cast<std::uintptr_t>(begin_);
   }
 
-  // Checks an access within the region and remembers it. Returns a sentence for the first byte at
-  // fault, without the name of the accessing thread, and its kind in `fault`; empty if there is
-  // none.
-  std::string access(const Moment& now, Range bytes, Direction direction, Fault& fault);
+  // Checks an access within the region and remembers it. Returns whether nothing is wrong with it;
+  // otherwise `problem` tells of the first byte at fault.
+  bool access(const Moment& now, Range bytes, Direction direction, Problem& problem);
   // Whether a kernel has written one of the bytes in a phase from `first` on.
   bool is_written_since(std::uint32_t first, Range bytes) const;
   // The bytes are a copy's destination: to be read by nobody until finish_copy().
@@ -128,27 +137,37 @@ class Region {
   static constexpr std::size_t kWordBytes = 4;
   using Cells = std::array<Cell, kWordBytes>;
   struct Word {
-    Cell cell;              // stands for all bytes of the word
-    std::int32_t own = -1;  // where its bytes have cells of their own: their index in own_cells_
+    Cell cell;             // stands for all bytes of the word
+    std::int32_t own = 0;  // where its bytes have cells of their own: their index in own_cells_
   };
+  struct Free {
+    void operator()(Word* words) const { std::free(words); }
+  };
+  // Words that nobody has accessed are zero bytes: those of large regions are memory that the
+  // system provides when a word is used.
+  static std::unique_ptr<Word[], Free> make_words(std::size_t count);
 
-  // Calls visit(cell, offset of its first byte) for the cells of a range, in order, until it returns false.
-  // Gives the bytes of words that the range covers in part cells of their own.
+  // Calls visit(cell, offset of its first byte) for the cells of a range, in order, until it
+  // returns false. Gives the bytes of words that the range covers in part cells of their own.
   template <typename Visit>
   void visit_cells(Range bytes, Visit&& visit);
-  // As visit_cells, of cells that remain as they are: that of a word stands for the part in the range.
+  // As visit_cells, of cells that remain as they are: that of a word stands for the part in the
+  // range.
   template <typename Visit>
   void visit_cells(Range bytes, Visit&& visit) const;
   Cells& split(Word& word);
+  Cells& own_cells_of(const Word& word);  // of one that has some
+  const Cells& own_cells_of(const Word& word) const;
   // Gives a word one cell again where later accesses cannot tell.
   void join(Word& word, const Moment& now);
 
   std::byte* begin_;
   std::size_t size_bytes_;
   int device_;
-  std::vector<Word> words_;
-  std::vector<Cells> own_cells_;
-  std::vector<std::int32_t> unused_cells_;  // indices in own_cells_
+  std::size_t num_words_;
+  std::unique_ptr<Word[], Free> words_;
+  std::vector<Cells> own_cells_;            // the first belongs to no word
+  std::vector<std::int32_t> unused_cells_;  // as Word::own
 };
 
 // A range of addresses that faults except in allocations. These begin at multiples of 256 bytes, as
@@ -172,17 +191,25 @@ class DeviceMemory {
            address < reinterpret_cast<std::uintptr_t>(begin_) + kRangeBytes;
   }
   // The allocation that holds an address, or null.
-  Region* find(std::uintptr_t address);
+  Region* find(std::uintptr_t address) {
+    Region* const found = found_[address / kFoundBytes % kNumFound];
+    return found != nullptr && found->contains(address) ? found : look_up(address);
+  }
   // By their first addresses.
   const std::map<std::uintptr_t, Region>& allocations() const { return allocations_; }
 
  private:
   static constexpr std::size_t kRangeBytes = std::size_t{256} << 30;
+  static constexpr std::size_t kFoundBytes = std::size_t{64} << 10;
+  static constexpr std::size_t kNumFound = 256;
+
+  Region* look_up(std::uintptr_t address);
 
   std::byte* begin_ = nullptr;
   std::size_t used_bytes_ = 0;  // addresses are not used twice
   std::map<std::uintptr_t, Region> allocations_;
-  Region* last_found_ = nullptr;  // by find(), which is mostly asked for the same allocation
+  // The allocations that look_up() found last, by address: find() is mostly asked for these.
+  std::array<Region*, kNumFound> found_{};
 };
 
 }  // namespace caption::cuda_emulator

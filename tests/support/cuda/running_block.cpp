@@ -13,16 +13,15 @@
 #include "tests/support/cuda/state.h"
 
 namespace caption::cuda_emulator {
+
+thread_local constinit State* running_state = nullptr;
+
 namespace {
 
 constexpr std::size_t kMostFaults = 32;
 constexpr std::size_t kSharedAlignmentBytes = 1024;
 
-// Whether this thread of the host runs a launch. The host's part of a kernel's source is
-// instrumented, too, and another thread may be in it meanwhile.
-thread_local bool launches = false;
-
-State& state() { return *current_state(); }
+State& state() { return *running_state; }
 
 std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
@@ -131,8 +130,9 @@ void run_block(State& s, std::span<const int> order) {
       has_run = true;
       s.running = &thread;
       s.running_index = i;
+      running_state = &s;
       thread.fiber.resume();
-      s.running = nullptr;
+      running_state = nullptr;
       if (s.is_ended) return;
     }
     if (s.barrier.arrived == num_threads) {
@@ -240,13 +240,11 @@ void run_launch(State& s, const Launch& launch) {
   const std::vector<int> threads = order_of(s, num_threads);
   const auto x = static_cast<int>(launch.grid.x);
   const auto y = static_cast<int>(launch.grid.y);
-  launches = true;
   for (const int block : blocks) {
     s.block = {block % x, block / x % y, block / x / y};
     run_block(s, threads);
     if (s.is_ended) break;
   }
-  launches = false;
   s.shared = nullptr;
   s.launch = nullptr;
 }
@@ -261,7 +259,6 @@ void count_accesses(State& s, int warp) {
   s.costs.count_warp(lanes);
 }
 
-bool is_running() { return launches && state().running != nullptr; }
 int thread_of_block() { return state().running_index; }
 Index3 block_of_grid() { return state().block; }
 Index3 extent_of_grid() {

@@ -12,8 +12,15 @@ namespace caption::cuda_emulator {
 
 inline constexpr int kLanes = 32;
 
+struct State;
+
+// The emulation whose kernel this thread of the host runs, while one of the kernel's threads runs;
+// null otherwise. The host's part of a kernel's source is instrumented, too, and another thread may
+// be in it meanwhile.
+extern thread_local constinit State* running_state;
+
 // Whether a thread of a kernel runs now. Everything below needs that.
-bool is_running();
+inline bool is_running() { return running_state != nullptr; }
 
 struct Index3 {
   int x = 0;

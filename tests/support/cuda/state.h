@@ -88,7 +88,7 @@ struct State {
   std::map<const void*, std::vector<Phases>> arrivals;  // of the launch's blocks, by counter
   std::vector<Phases> arrived_before;  // the block is ordered after them from its next phase on
   std::vector<Phases> ordered;         // it is ordered after them
-  Thread* running = nullptr;           // null: no thread runs
+  Thread* running = nullptr;           // where running_state is set
   int running_index = 0;
 
   Moment now() const {

@@ -117,7 +117,7 @@ void perform(Copy& copy) {
 }  // namespace
 
 void access(const void* pc, const void* pointer, std::size_t size_bytes, Direction direction) {
-  State& s = *current_state();
+  State& s = *running_state;
   if (s.running->fiber.has_on_stack(pointer)) return;
   const std::uintptr_t address = address_of(pointer);
   Region* const region = find_region(s, address);
@@ -147,15 +147,15 @@ void access(const void* pc, const void* pointer, std::size_t size_bytes, Directi
   if (!is_shared && s.launch->begins_early && !s.running->has_waited) {
     check_before_wait(s, pc, *region, {address, size_bytes}, direction);
   }
-  Fault fault{};
-  const std::string text = region->access(s.now(), {address, size_bytes}, direction, fault);
-  if (!text.empty()) {
-    s.add_fault(fault, address_of(pc), thread_text(s, direction, size_bytes) + where + text);
+  Problem problem;
+  if (!region->access(s.now(), {address, size_bytes}, direction, problem)) {
+    s.add_fault(problem.fault, address_of(pc),
+                thread_text(s, direction, size_bytes) + where + problem.text);
   }
 }
 
 void begin_copy_16(const void* pc, void* to, const void* from, bool is_inside) {
-  State& s = *current_state();
+  State& s = *running_state;
   if (is_inside) access(pc, from, kCopyBytes, Direction::kRead);
   access(pc, to, kCopyBytes, Direction::kWrite);
   Region* const region = find_region(s, address_of(to));
@@ -172,13 +172,13 @@ void begin_copy_16(const void* pc, void* to, const void* from, bool is_inside) {
 }
 
 void commit_copy_group() {
-  Thread& self = *current_state()->running;
+  Thread& self = *running_state->running;
   self.copy_groups.push_back(std::move(self.open_copies));
   self.open_copies.clear();
 }
 
 void wait_copy_groups(std::size_t groups_left) {
-  State& s = *current_state();
+  State& s = *running_state;
   std::vector<std::vector<Copy>>& groups = s.running->copy_groups;
   if (groups.size() <= groups_left) return;
   const auto end = groups.end() - static_cast<std::ptrdiff_t>(groups_left);
