@@ -51,7 +51,7 @@ struct BlockFormat {
 
 BlockFormat parse_state(const Part& state, const std::string& quant_type) {
   const std::string_view text(state.as<char>(), state.tensor->bytes.size());
-  const JsonObject json = JsonObject::parse(text, state.where, ErrorCode::kBadModel);
+  const JsonObject json = JsonObject::parse(text, state.where(), ErrorCode::kBadModel);
   refuse_unknown_keys(json, {"quant_type", "blocksize", "dtype", "shape", "nested_blocksize",
                              "nested_dtype", "nested_offset"});
   const std::string type = json.require_string("quant_type");
@@ -282,7 +282,7 @@ RowTensor::Parts RowTensor::read_parts(Module& module) {
   const std::optional<Part> format = module.find("weight_format", {"U8"}, 0);
   if (format && format->as<std::uint8_t>()[0] != 0) {
     throw Error(ErrorCode::kUnavailable,
-                format->where + " says that the codes are ordered for a GPU (" +
+                format->where() + " says that the codes are ordered for a GPU (" +
                     std::to_string(format->as<std::uint8_t>()[0]) +
                     "); this build reads rows (0), which bitsandbytes 0.45 and later save");
   }
