@@ -105,8 +105,8 @@ void over_panels(const QuantisedMatrix& part, std::int64_t panel, const Pack& pa
   }
 }
 
-// What a panel's group of columns takes from the matrix, whose groups may be several of the panels':
-// [groups, 32].
+// What a panel's group of columns takes from the matrix, whose groups may be several of the
+// panels': [groups, 32].
 void repeat_groups(const QuantisedMatrix& part, std::int64_t group_columns, const float* from,
                    std::int64_t groups, float* to) {
   for (std::int64_t g = 0; g < groups; ++g) {

@@ -12,19 +12,19 @@ namespace caption::model {
 namespace {
 
 constexpr const char* kConfigNames[] = {"added_tokens.json",
-                                  "chat_template.jinja",
-                                  "chat_template.json",
-                                  "config.json",
-                                  "generation_config.json",
-                                  "merges.txt",
-                                  "preprocessor_config.json",
-                                  "processor_config.json",
-                                  "special_tokens_map.json",
-                                  "tokenizer.json",
-                                  "tokenizer.model",
-                                  "tokenizer_config.json",
-                                  "video_preprocessor_config.json",
-                                  "vocab.json"};
+                                        "chat_template.jinja",
+                                        "chat_template.json",
+                                        "config.json",
+                                        "generation_config.json",
+                                        "merges.txt",
+                                        "preprocessor_config.json",
+                                        "processor_config.json",
+                                        "special_tokens_map.json",
+                                        "tokenizer.json",
+                                        "tokenizer.model",
+                                        "tokenizer_config.json",
+                                        "video_preprocessor_config.json",
+                                        "vocab.json"};
 
 // Whether the folder has the files that were read and no others, none of which was written since.
 bool has_stamps(const ConfigFolder& folder) {

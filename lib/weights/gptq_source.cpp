@@ -232,8 +232,7 @@ QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count)
                         .row_stride = 1,
                         .group_stride = num_rows_};
   if (!has_offsets_) return matrix;
-  matrix.file_scales.zeros =
-      parts_.zeros.as<std::uint32_t>() + first / format_.codes_per_word();
+  matrix.file_scales.zeros = parts_.zeros.as<std::uint32_t>() + first / format_.codes_per_word();
   matrix.file_scales.zero_stride = parts_.zeros.dim(1);
   matrix.file_scales.middle =
       static_cast<float>(format_.middle() - (format_.stores_zeros_less_one ? 1 : 0));

@@ -120,8 +120,8 @@ FourBytes round_four_to_8_bits(FourFloats w, const Group& group) {
   const FourFloats quotients = (w - group.offset) / group.scale;
   const FourInts codes = __builtin_convertvector((quotients + kRounding) - kRounding, FourInts);
   const FourInts capped = codes > 127 ? FourInts{127, 127, 127, 127} : codes;
-  return __builtin_convertvector(
-      capped < -127 ? FourInts{-127, -127, -127, -127} : capped, FourBytes);
+  return __builtin_convertvector(capped < -127 ? FourInts{-127, -127, -127, -127} : capped,
+                                 FourBytes);
 }
 
 std::int32_t round_to(float w, const Group& group, std::int32_t low, std::int32_t high) {

@@ -76,20 +76,20 @@ bool check_file(const Tier& tier, const File& file, const Case& of, float larges
   std::vector<float> scales(static_cast<std::size_t>(size + kGuard), kUntouched);
   std::vector<float> offsets = scales;
   const std::int64_t first = file.place(kFirst, 0) * (file.element == Element::kF32 ? 4 : 2);
-  const bool result = tier.pack_scales(
-      {.numbers = file.bytes.data() + first,
-       .element = file.element,
-       .row_stride = file.has_rows_together ? 1 : file.num_groups,
-       .group_stride = file.has_rows_together ? file.num_rows : 1,
-       .num_rows = of.num_rows,
-       .num_groups = file.num_groups,
-       .largest = largest,
-       .zeros = of.has_zeros ? file.zeros.data() + kFirst / 8 : nullptr,
-       .zero_stride = file.num_rows / 8,
-       .has_even_rows_first = of.has_even_rows_first,
-       .middle = 7.0F,
-       .to = scales.data(),
-       .offsets = of.has_zeros ? offsets.data() : nullptr});
+  const bool result =
+      tier.pack_scales({.numbers = file.bytes.data() + first,
+                        .element = file.element,
+                        .row_stride = file.has_rows_together ? 1 : file.num_groups,
+                        .group_stride = file.has_rows_together ? file.num_rows : 1,
+                        .num_rows = of.num_rows,
+                        .num_groups = file.num_groups,
+                        .largest = largest,
+                        .zeros = of.has_zeros ? file.zeros.data() + kFirst / 8 : nullptr,
+                        .zero_stride = file.num_rows / 8,
+                        .has_even_rows_first = of.has_even_rows_first,
+                        .middle = 7.0F,
+                        .to = scales.data(),
+                        .offsets = of.has_zeros ? offsets.data() : nullptr});
   std::int64_t different = 0;
   for (std::int64_t i = 0; i < size + kGuard; ++i) {
     const std::int64_t g = i / kPanelColumns;

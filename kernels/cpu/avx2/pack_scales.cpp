@@ -108,9 +108,9 @@ bool pack_groups(const PanelScalesArgs& args) {
       if (args.zeros == nullptr) continue;
       const std::uint32_t* const words = args.zeros + g * args.zero_stride + n / kEight;
       const auto offset_of = [&](std::uint32_t word, __m256 scales) {
-        const __m256i nibbles = _mm256_and_si256(
-            _mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(word)), shifts),
-            _mm256_set1_epi32(15));
+        const __m256i nibbles =
+            _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(word)), shifts),
+                             _mm256_set1_epi32(15));
         return _mm256_mul_ps(scales, _mm256_sub_ps(middle, _mm256_cvtepi32_ps(nibbles)));
       };
       store_floats(args.offsets + g * kPanelColumns + n, offset_of(words[0], first),
