@@ -59,7 +59,8 @@ File random_file(Element element, bool has_rows_together, std::int64_t num_group
     for (std::int64_t g = 0; g < num_groups; ++g) file.set(n, g, uniform(random));
   }
   file.set(0, 0, 0x1p-24F);  // subnormal as f16
-  for (std::int64_t i = 0; i < file.num_rows / 8 * num_groups; ++i) file.zeros.push_back(random());
+  for (std::int64_t i = 0; i < file.num_rows / 8 * num_groups; ++i)
+    file.zeros.push_back(static_cast<std::uint32_t>(random()));
   return file;
 }
 
