@@ -105,28 +105,66 @@ void over_panels(const QuantisedMatrix& part, std::int64_t panel, const Pack& pa
   }
 }
 
-// Writes the numbers [rows, groups] of one panel to panels [panels, groups, 32]; a group of the
-// matrix may be several of the panels'. Missing features are zeros.
+// What a panel's group of columns takes from the matrix, whose groups may be several of the
+// panels': [groups, 32].
+void repeat_groups(const QuantisedMatrix& part, std::int64_t group_columns, const float* from,
+                   std::int64_t groups, float* to) {
+  for (std::int64_t g = 0; g < groups; ++g) {
+    std::copy_n(from + g * group_columns / part.group_columns * kPanelFeatures, kPanelFeatures,
+                to + g * kPanelFeatures);
+  }
+}
+
+// Writes the numbers [rows, groups] of one panel to panels [panels, groups, 32]. Missing features
+// are zeros.
 void pack_groups(const Tier& tier, const CodeRows& rows, const Tensor& numbers,
                  std::int64_t group_columns, float* to, std::int64_t groups) {
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
   const std::int64_t stored = rows.part.num_groups();
-  if (rows.part.has_groups_first) {
-    for (std::int64_t g = 0; g < groups; ++g, to += kPanelFeatures) {
-      const std::int64_t group = stored == groups ? g : g * group_columns / rows.part.group_columns;
-      const float* const from = numbers.as<float>() + group * rows.part.num_rows() + rows.first;
-      std::fill(std::copy_n(from, rows.count, to), to + kPanelFeatures, 0.0F);
-    }
-    return;
-  }
   const PanelRows from = rows.of(numbers);
   if (stored == groups) return tier.pack_dwords(from.args(stored * kBytes, to));
   std::vector<float> packed(static_cast<std::size_t>(stored * kPanelFeatures));
   tier.pack_dwords(from.args(stored * kBytes, packed.data()));
-  for (std::int64_t g = 0; g < groups; ++g) {
-    std::copy_n(packed.data() + g * group_columns / rows.part.group_columns * kPanelFeatures,
-                kPanelFeatures, to + g * kPanelFeatures);
-  }
+  repeat_groups(rows.part, group_columns, packed.data(), groups, to);
+}
+
+Element element_of(DType dtype) {
+  if (dtype == DType::kBF16) return Element::kBF16;
+  return dtype == DType::kF16 ? Element::kF16 : Element::kF32;
+}
+
+// The same for scales and zeros that are in the file; `offsets` may be null. Returns whether the
+// scales are finite.
+bool pack_file_scales(const Tier& tier, const CodeRows& rows, std::int64_t group_columns,
+                      std::int64_t groups, float* to, float* offsets) {
+  const FileScales& scales = rows.part.file_scales;
+  const std::int64_t stored = rows.part.num_groups();
+  const auto size = static_cast<std::int64_t>(dtype_size_bytes(scales.dtype));
+  constexpr std::int64_t kZerosOfWord = 8;
+  PanelScalesArgs args{
+      .numbers =
+          static_cast<const std::byte*>(scales.numbers) + rows.first * scales.row_stride * size,
+      .element = element_of(scales.dtype),
+      .row_stride = scales.row_stride,
+      .group_stride = scales.group_stride,
+      .num_rows = rows.count,
+      .num_groups = stored,
+      .largest = scales.largest,
+      .zeros = scales.zeros == nullptr ? nullptr : scales.zeros + rows.first / kZerosOfWord,
+      .zero_stride = scales.zero_stride,
+      .has_even_rows_first = rows.part.file_codes.order == CodeOrder::kWordsOfRows,
+      .middle = scales.middle,
+      .to = to,
+      .offsets = offsets};
+  if (stored == groups) return tier.pack_scales(args);
+  const std::int64_t count = stored * kPanelFeatures;
+  std::vector<float> packed(static_cast<std::size_t>(2 * count));
+  args.to = packed.data();
+  args.offsets = packed.data() + count;
+  const bool is_finite = tier.pack_scales(args);
+  repeat_groups(rows.part, group_columns, args.to, groups, to);
+  if (offsets != nullptr) repeat_groups(rows.part, group_columns, args.offsets, groups, offsets);
+  return is_finite;
 }
 
 }  // namespace
@@ -158,7 +196,7 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
           ? allocate_weight(stream, DType::kU8, {num_panels, pairs, kPanelFeatures})
           : allocate_weight(stream, DType::kI8, {num_panels, pairs, 2 * kPanelFeatures});
   packed.scales_ = allocate_weight(stream, DType::kF32, {num_panels, groups, kPanelFeatures});
-  if (!first.offsets.empty()) {
+  if (first.has_offsets()) {
     packed.offsets_ = allocate_weight(stream, DType::kF32, packed.scales_.shape());
   }
   over_parts(
@@ -185,11 +223,12 @@ bool PackedWeight::pack_part(const Tier& tier, const QuantisedMatrix& part, std:
   const CodeOrder order = part.file_codes.order;
   if (packing_of_blocks(tier, part.file_codes) != nullptr) return pack_blocks(tier, part, panel);
   const bool is_of_words = part.file_codes.words != nullptr;
+  bool is_finite = true;
   over_panels(part, panel, [&](const CodeRows& rows, std::int64_t of_rows) {
-    pack_groups_of_panel(tier, rows, of_rows);
+    is_finite &= pack_groups_of_panel(tier, rows, of_rows);
     if (!is_of_words) pack_panel(tier, rows, of_rows);
   });
-  if (!is_of_words) return true;
+  if (!is_of_words || !is_finite) return is_finite;
   const std::int64_t panel_bytes = panels_.dim(1) * panels_.dim(2);
   const PanelWordsArgs args{.words = part.file_codes.words,
                             .stride_bytes = part.file_codes.stride_bytes,
@@ -216,13 +255,20 @@ bool PackedWeight::pack_blocks(const Tier& tier, const QuantisedMatrix& part, st
   return is_finite;
 }
 
-void PackedWeight::pack_groups_of_panel(const Tier& tier, const CodeRows& rows,
+bool PackedWeight::pack_groups_of_panel(const Tier& tier, const CodeRows& rows,
                                         std::int64_t panel) {
   const std::int64_t groups = scales_.dim(1);
   const std::int64_t first = panel * groups * kPanelFeatures;
-  pack_groups(tier, rows, rows.part.scales, group_columns_, scales_.as<float>() + first, groups);
-  if (offsets_.empty()) return;
-  pack_groups(tier, rows, rows.part.offsets, group_columns_, offsets_.as<float>() + first, groups);
+  float* const scales = scales_.as<float>() + first;
+  float* const offsets = offsets_.empty() ? nullptr : offsets_.as<float>() + first;
+  if (!rows.part.file_scales.empty()) {
+    return pack_file_scales(tier, rows, group_columns_, groups, scales, offsets);
+  }
+  pack_groups(tier, rows, rows.part.scales, group_columns_, scales, groups);
+  if (offsets != nullptr) {
+    pack_groups(tier, rows, rows.part.offsets, group_columns_, offsets, groups);
+  }
+  return true;
 }
 
 void PackedWeight::pack_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel) {
@@ -253,18 +299,31 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
   packed.group_columns_ = num_columns;
   packed.panels_ = allocate_weight(stream, DType::kU8, {num_panels, quads, kPanelFeatures, 4});
   packed.scales_ = Tensor::zeros(DType::kF32, {num_panels, kPanelFeatures}, stream.device());
-  const auto pack = [&](const CodeRows& part, std::int64_t panel) {
-    CAPTION_CHECK(!part.part.is_4_bit() && part.part.num_groups() == 1,
+  // Returns whether the scales are finite.
+  const auto pack = [&](const QuantisedMatrix& part, std::int64_t first_panel) {
+    CAPTION_CHECK(!part.is_4_bit() && part.num_groups() == 1,
                   "kPanels8A8 takes codes of 8 bits with a scale per row");
-    std::uint8_t* const to = packed.panels_.as<std::uint8_t>() + panel * quads * kPanelFeatures * 4;
-    constexpr std::uint32_t kPlus128 = 0x80808080;  // added to codes in two's complement
-    tier.pack_dwords(part.codes().args(num_columns, to, kPlus128));
-    std::copy_n(part.part.scales.as<float>() + part.first, part.count,
-                packed.scales_.as<float>() + panel * kPanelFeatures);
+    bool is_finite = true;
+    over_panels(part, first_panel, [&](const CodeRows& of_panel, std::int64_t panel) {
+      std::uint8_t* const to =
+          packed.panels_.as<std::uint8_t>() + panel * quads * kPanelFeatures * 4;
+      constexpr std::uint32_t kPlus128 = 0x80808080;  // added to codes in two's complement
+      tier.pack_dwords(of_panel.codes().args(num_columns, to, kPlus128));
+      float* const scales = packed.scales_.as<float>() + panel * kPanelFeatures;
+      if (part.file_scales.empty()) {
+        std::copy_n(part.scales.as<float>() + of_panel.first, of_panel.count, scales);
+      } else {
+        is_finite &= pack_file_scales(tier, of_panel, num_columns, 1, scales, nullptr);
+      }
+    });
+    return is_finite;
   };
   over_parts(
       stream.pool(), num_rows, read,
-      [&](const QuantisedMatrix& part, std::int64_t panel) { over_panels(part, panel, pack); },
+      [&](const QuantisedMatrix& part, std::int64_t panel) {
+        // What is not finite is named when it is read.
+        if (!pack(part, panel)) pack(rows(panel * kPanelFeatures, part.num_rows()), panel);
+      },
       most_panels_of(first));
   return packed;
 }

@@ -111,7 +111,8 @@ class PackedWeight final : public WeightForm {
   // Packs the part of a matrix from panel `panel` on. Returns whether its scales are finite.
   bool pack_part(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel);
   bool pack_blocks(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel);
-  void pack_groups_of_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel);
+  // Returns whether the scales are finite, as far as they are read here.
+  bool pack_groups_of_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel);
   void pack_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel);
   void pack_panel_4a8(const Tier& tier, const CodeRows& rows, std::int64_t panel);
 

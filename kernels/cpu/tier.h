@@ -118,6 +118,26 @@ struct PanelRowsArgs {
   bool has_odd_first = false;  // pack_nibbles() only: the odd column is in the low half of a byte
 };
 
+// Scales of a panel's rows as a file has them, and offsets made of 4-bit zeros:
+//   to[g, n] = numbers[n * row_stride + g * group_stride]
+//   offsets[g, n] = to[g, n] * (middle - zero of row n and group g)
+struct PanelScalesArgs {
+  const void* numbers = nullptr;
+  Element element = Element::kF32;  // or kBF16, kF16
+  std::int64_t row_stride = 0;      // elements; this or the other stride is 1
+  std::int64_t group_stride = 0;
+  std::int64_t num_rows = 0;  // at most kPanelColumns; those that are missing become zeros
+  std::int64_t num_groups = 0;
+  float largest = 0;                     // magnitude that a scale may have
+  const std::uint32_t* zeros = nullptr;  // a word for eight rows, or null
+  std::int64_t zero_stride = 0;          // words between groups
+  // Nibble i of a word is that of row i, or of row {0, 2, 4, 6, 1, 3, 5, 7}[i].
+  bool has_even_rows_first = false;
+  float middle = 0;
+  float* to = nullptr;       // [num_groups, kPanelColumns]
+  float* offsets = nullptr;  // the same, with zeros
+};
+
 // 4-bit codes of whole panels in words as a file has them (CodeOrder).
 struct PanelWordsArgs {
   const std::uint8_t* words = nullptr;
@@ -230,6 +250,8 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // finite.
   bool (*pack_blocks)(const PanelBlocksArgs& args);
   bool (*pack_byte_blocks)(const PanelBlocksArgs& args);
+  // The same bits in every tier. Returns whether no scale is too large or a NaN.
+  bool (*pack_scales)(const PanelScalesArgs& args);
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
   // in every tier. A row with an infinity or a NaN gets the scale NaN and codes of zero.
   IntegerRow (*to_int8)(const float* x, std::int8_t* codes, std::int64_t n);
@@ -268,6 +290,7 @@ void pack_dwords_reference(const PanelRowsArgs& args);
 void pack_words_reference(const PanelRowsArgs& args);
 void pack_nibbles_reference(const PanelRowsArgs& args);
 void pack_nibble_quads_reference(const PanelRowsArgs& args);
+bool pack_scales_reference(const PanelScalesArgs& args);
 
 // The reduction tree over partial sums, for all tiers. Static, so that each tier's file compiles a
 // separate copy with its instruction set.

@@ -178,17 +178,18 @@ std::unique_ptr<CaptionModel> open_composed(const Context& context, const Compos
                                             weights::WeightFormat format,
                                             const OpenOptions& options) {
   ComposedPrompt prompt(source);
+  const ModelFolder llm(source.llm, ModelPart::kText);
   Parts parts;
   parts.context = context;
   take_options(parts, options);
   for (const std::filesystem::path& folder : {source.vision, source.projector, source.llm}) {
     parts.configs.push_back(read_config_folder(folder));
   }
+  start_tokenizer(llm, parts);
   add_inner_adapter(parts, source.vision, kVisionSource);
   add_inner_adapter(parts, source.projector, kProjectorSource);
   add_inner_adapter(parts, source.llm, kTextSource);
   add_adapters(parts, options.adapters);
-  const ModelFolder llm(source.llm, ModelPart::kText);
   const ModelFolder tower(source.vision, ModelPart::kVision);
   const ModelFolder projector(source.projector, ModelPart::kProjector);
   const TextConfig text = parse_text_config(llm.require_config());

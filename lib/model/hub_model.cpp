@@ -48,14 +48,17 @@ void tie_missing_head(const JsonObject& config, const weights::Source& source, T
   if (!has_head && config.get_bool("tie_word_embeddings", false)) text.spec.tied_embeddings = true;
 }
 
-void place_hub_parts(const ModelFolder& folder, const TextConfig& text, HubWeights weights,
-                     Parts& parts) {
+void start_tokenizer(const ModelFolder& folder, Parts& parts) {
   // A vocabulary of 150,000 tokens takes 0.13 s, as long as packing 1 GB. Where the system starts
   // no thread, the tokenizer is read by get().
-  auto tokenizer = std::async(std::launch::async | std::launch::deferred,
-                              [&folder] { return folder.open_tokenizer(); });
+  parts.pending_tokenizer = std::async(std::launch::async | std::launch::deferred,
+                                       [&folder] { return folder.open_tokenizer(); });
+}
+
+void place_hub_parts(const ModelFolder& folder, const TextConfig& text, HubWeights weights,
+                     Parts& parts) {
   place_parts(parts, weights.blueprint, std::move(weights.sources), weights.format);
-  parts.tokenizer = tokenizer.get();
+  parts.tokenizer = parts.pending_tokenizer.get();
   parts.generation = read_generation_config(folder.path());
   parts.eos_ids = parts.generation.eos_ids.empty() ? text.eos_ids : parts.generation.eos_ids;
   if (parts.eos_ids.empty() && parts.tokenizer->eos_id()) {

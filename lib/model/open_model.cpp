@@ -2,6 +2,7 @@
 // their weights.
 #include <algorithm>
 #include <array>
+#include <future>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "base/units.h"
 #include "model/internal/config.h"
 #include "model/internal/families.h"
+#include "model/internal/hub_model.h"
 #include "model/internal/model_folder.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
@@ -55,21 +57,31 @@ Blueprint describe(const JsonObject& config) {
                                            " can");
 }
 
-// Says which matrices of a GGUF model stay as the codes of its files.
-void report_codes(const CaptionModel& model, const ModelFolder& files, const JsonObject& config,
-                  weights::WeightFormat format) {
+// The matrices of a GGUF model that stay as the codes of its files.
+struct KeptCodes {
+  std::int64_t count = 0;
+  std::set<std::string_view> types;
+};
+
+KeptCodes find_kept_codes(const ModelFolder& files, const JsonObject& config,
+                          weights::WeightFormat format) {
   Blueprint blueprint = describe(config);
   find_stored_codes(blueprint, *files.open_weights(), 0);
-  std::set<std::string_view> types;
-  std::int64_t count = 0;
+  KeptCodes kept;
   for (const Parameter& parameter : blueprint.parameters) {
     if (!parameter.codes || !weights::keeps_codes(format, *parameter.codes)) continue;
-    types.insert(parameter.codes->method);
-    ++count;
+    kept.types.insert(parameter.codes->method);
+    ++kept.count;
   }
-  if (count == 0) return;
-  const std::string kept = counted(count, "matrix is", "matrices are") +
-                           " multiplied as the codes of the file (" + join(types) + "); the other";
+  return kept;
+}
+
+void report_codes(const CaptionModel& model, const ModelFolder& files, const KeptCodes& codes,
+                  weights::WeightFormat format) {
+  if (codes.count == 0) return;
+  const std::string kept = counted(codes.count, "matrix is", "matrices are") +
+                           " multiplied as the codes of the file (" + join(codes.types) +
+                           "); the other";
   log_info("model", files.path().string() + ": " + kept + " weights are held in " +
                         std::string(weights::describe(format)) + "; " +
                         format_bytes(model.weight_bytes()) + " in all");
@@ -132,14 +144,18 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   parts.context = context;
   take_options(parts, options);
   parts.configs.push_back(read_config_folder(folder));
+  start_tokenizer(files, parts);
   add_inner_adapter(parts, folder);
   add_adapters(parts, options.adapters);
   const std::string model_type = config.require_string("model_type");
   if (const Family* const family = find_family(model_type)) {
-    auto model =
-        open_family(*family, files, config, format, std::move(parts), options.adapters);
-    if (files.is_gguf() && options.opening == Opening::kToRun)
-      report_codes(*model, files, config, format);
+    std::future<KeptCodes> kept;
+    if (files.is_gguf() && options.opening == Opening::kToRun) {
+      kept = std::async(std::launch::async | std::launch::deferred,
+                        [&] { return find_kept_codes(files, config, format); });
+    }
+    auto model = open_family(*family, files, config, format, std::move(parts), options.adapters);
+    if (kept.valid()) report_codes(*model, files, kept.get(), format);
     return model;
   }
   throw Error(ErrorCode::kUnavailable,

@@ -11,6 +11,33 @@
 namespace caption::model {
 namespace {
 
+constexpr const char* kConfigNames[] = {"added_tokens.json",
+                                        "chat_template.jinja",
+                                        "chat_template.json",
+                                        "config.json",
+                                        "generation_config.json",
+                                        "merges.txt",
+                                        "preprocessor_config.json",
+                                        "processor_config.json",
+                                        "special_tokens_map.json",
+                                        "tokenizer.json",
+                                        "tokenizer.model",
+                                        "tokenizer_config.json",
+                                        "video_preprocessor_config.json",
+                                        "vocab.json"};
+
+// Whether the folder has the files that were read and no others, none of which was written since.
+bool has_stamps(const ConfigFolder& folder) {
+  std::size_t found = 0;
+  for (const char* const name : kConfigNames) {
+    const std::filesystem::path path = folder.path / name;
+    const bool was_read = found < folder.files.size() && folder.files[found].name == name;
+    if (!was_read && is_present(path)) return false;
+    if (was_read && stamp_of(path) != folder.files[found++].stamp) return false;
+  }
+  return true;
+}
+
 // Returns the size of preprocessed frames, or 0 x 0 when it depends on the video.
 std::array<int, 2> output_px(const vision::PreprocessSpec& spec) {
   if (spec.do_center_crop) return spec.crop_px;
@@ -64,7 +91,7 @@ void check_unchanged(const Parts& parts) {
     throw Error(ErrorCode::kBadModel, *changed);
   }
   for (const ConfigFolder& folder : parts.configs) {
-    if (read_config_folder(folder.path) == folder) continue;
+    if (has_stamps(folder) || read_config_folder(folder.path) == folder) continue;
     throw Error(ErrorCode::kBadModel,
                 folder.path.string() +
                     ": its configuration changed while it was read; run again with files that "
@@ -194,25 +221,12 @@ void place_parts(Parts& parts, const Blueprint& blueprint,
 }
 
 ConfigFolder read_config_folder(const std::filesystem::path& folder) {
-  constexpr const char* kNames[] = {"added_tokens.json",
-                                    "chat_template.jinja",
-                                    "chat_template.json",
-                                    "config.json",
-                                    "generation_config.json",
-                                    "merges.txt",
-                                    "preprocessor_config.json",
-                                    "processor_config.json",
-                                    "special_tokens_map.json",
-                                    "tokenizer.json",
-                                    "tokenizer.model",
-                                    "tokenizer_config.json",
-                                    "video_preprocessor_config.json",
-                                    "vocab.json"};
   ConfigFolder config{.path = folder, .files = {}};
-  for (const char* name : kNames) {
+  for (const char* name : kConfigNames) {
     if (!is_present(folder / name)) continue;
     try {
-      config.files.push_back({.name = name, .digest = OpenFile(folder / name).sha256()});
+      const OpenFile file(folder / name);
+      config.files.push_back({.name = name, .digest = file.sha256(), .stamp = file.stamp()});
     } catch (const Error& error) {
       throw Error(model_file_code(error.code()), error.what());
     }

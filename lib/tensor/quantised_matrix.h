@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -67,6 +68,26 @@ struct FileCodes {
   bool empty() const { return num_rows == 0; }
 };
 
+// Scales of rows of a matrix where a file has them, and 4-bit zeros of which offsets are made:
+//   offset[n, g] = scale[n, g] * (middle - zero[n, g])
+// Borrowed.
+struct FileScales {
+  DType dtype = DType::kF32;      // or kBF16, kF16
+  const void* numbers = nullptr;  // that of the first row and group
+  std::int64_t row_stride = 0;    // elements between rows
+  std::int64_t group_stride = 0;  // elements between groups; this or the other stride is 1
+  // A scale of a larger magnitude, or a NaN, is refused when the matrix is read in rows.
+  float largest = std::numeric_limits<float>::max();
+  // The word of the zeros of the first eight rows in the first group; those of further rows follow,
+  // and those of the next group are zero_stride words further on. Null if there are none. The
+  // nibbles of a word are in the order of those of the codes: ascending rows with kWordsOfColumns.
+  const std::uint32_t* zeros = nullptr;
+  std::int64_t zero_stride = 0;
+  float middle = 0;
+
+  bool empty() const { return numbers == nullptr; }
+};
+
 struct QuantisedMatrix {
   std::int64_t num_columns = 0;      // K
   std::int64_t group_columns = 0;    // columns that share a scale; the last group may be shorter
@@ -80,7 +101,10 @@ struct QuantisedMatrix {
   // If this is not empty, `codes` is, and code_value(), eight_bits() and value() are not for the
   // matrix. The scales of kBlocks are in the file alone.
   FileCodes file_codes;
-  bool has_groups_first = false;  // with file_codes only: scales and offsets are [groups, N]
+  // With file_codes only. If this is not empty, `scales` and `offsets` are.
+  FileScales file_scales;
+
+  bool has_offsets() const { return !offsets.empty() || file_scales.zeros != nullptr; }
 
   std::int64_t num_rows() const { return file_codes.empty() ? codes.dim(0) : file_codes.num_rows; }
   std::int64_t num_groups() const { return (num_columns + group_columns - 1) / group_columns; }

@@ -18,7 +18,6 @@
 #include "base/math.h"
 #include "weights/internal/code_rows.h"
 #include "weights/internal/coded_source.h"
-#include "weights/internal/scales.h"
 #include "weights/quantise.h"
 
 namespace caption::weights {
@@ -199,7 +198,6 @@ QuantisedMatrix AwqTensor::borrow_codes(std::int64_t first, std::int64_t count) 
   if (first % kRows != 0 || count % kRows != 0 || num_columns_ % kColumns != 0) {
     return read_codes(first, count);
   }
-  const std::int64_t words = num_rows_ / kCodesPerWord;
   QuantisedMatrix matrix;
   matrix.num_columns = num_columns_;
   matrix.group_columns = group_columns_;
@@ -208,18 +206,14 @@ QuantisedMatrix AwqTensor::borrow_codes(std::int64_t first, std::int64_t count) 
                        .num_rows = count,
                        .words = parts_.codes.as<std::uint8_t>() + first / 2,
                        .stride_bytes = num_rows_ / 2};
-  matrix.has_groups_first = true;
-  const std::int64_t groups = matrix.num_groups();
-  matrix.scales = Tensor(DType::kF32, {groups, count});
-  if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {groups, count});
-  for (std::int64_t g = 0; g < groups; ++g) {
-    float* const scales = matrix.scales.as<float>() + g * count;
-    read_finite(parts_.scales, g * num_rows_ + first, count, scales);
-    if (!has_offsets_) continue;
-    read_offsets(parts_.zeros.as<std::uint32_t>() + g * words + first / kCodesPerWord,
-                 count / kCodesPerWord, ZeroOrder::kAwq, 8.0F, scales,
-                 matrix.offsets.as<float>() + g * count);
-  }
+  matrix.file_scales = {.dtype = parts_.scales.tensor->dtype.value(),
+                        .numbers = parts_.scales.as<std::uint16_t>() + first,
+                        .row_stride = 1,
+                        .group_stride = num_rows_};
+  if (!has_offsets_) return matrix;
+  matrix.file_scales.zeros = parts_.zeros.as<std::uint32_t>() + first / kCodesPerWord;
+  matrix.file_scales.zero_stride = num_rows_ / kCodesPerWord;
+  matrix.file_scales.middle = 8.0F;
   return matrix;
 }
 

@@ -51,7 +51,7 @@ struct BlockFormat {
 
 BlockFormat parse_state(const Part& state, const std::string& quant_type) {
   const std::string_view text(state.as<char>(), state.tensor->bytes.size());
-  const JsonObject json = JsonObject::parse(text, state.where, ErrorCode::kBadModel);
+  const JsonObject json = JsonObject::parse(text, state.where(), ErrorCode::kBadModel);
   refuse_unknown_keys(json, {"quant_type", "blocksize", "dtype", "shape", "nested_blocksize",
                              "nested_dtype", "nested_offset"});
   const std::string type = json.require_string("quant_type");
@@ -104,6 +104,12 @@ class BlockTensor final : public CodedTensor {
   static Parts read_parts(Module& module, const std::string& quant_type);
   unsigned code_at(std::int64_t i) const;
   float scale_at(std::int64_t block) const;
+  // Whether the scales of all groups are numbers of the file in the order of the groups.
+  bool has_block_per_group() const {
+    return group_columns_ == parts_.format.block && !parts_.nested_absmax;
+  }
+  // A matrix without rows.
+  QuantisedMatrix describe() const;
   // Returns a matrix of so many rows from `first` on without codes.
   QuantisedMatrix read_scales(std::int64_t first, std::int64_t count) const;
 
@@ -178,7 +184,15 @@ QuantisedMatrix BlockTensor::read_codes(std::int64_t first, std::int64_t count) 
 
 QuantisedMatrix BlockTensor::borrow_codes(std::int64_t first, std::int64_t count) const {
   const std::int64_t row_bytes = parts_.format.columns / 2;
-  QuantisedMatrix matrix = read_scales(first, count);
+  const bool has_scales_in_file = has_block_per_group();
+  QuantisedMatrix matrix = has_scales_in_file ? describe() : read_scales(first, count);
+  if (has_scales_in_file) {
+    const std::int64_t groups = matrix.num_groups();
+    matrix.file_scales = {.dtype = DType::kF32,
+                          .numbers = parts_.absmax.as<float>() + first * groups,
+                          .row_stride = groups,
+                          .group_stride = 1};
+  }
   matrix.file_codes = {.order = CodeOrder::kRowsOddFirst, .num_rows = count};
   matrix.file_codes.rows.reserve(static_cast<std::size_t>(count));
   for (std::int64_t n = first; n < first + count; ++n) {
@@ -187,14 +201,19 @@ QuantisedMatrix BlockTensor::borrow_codes(std::int64_t first, std::int64_t count
   return matrix;
 }
 
-QuantisedMatrix BlockTensor::read_scales(std::int64_t first, std::int64_t count) const {
+QuantisedMatrix BlockTensor::describe() const {
   QuantisedMatrix matrix;
   matrix.num_columns = parts_.format.columns;
   matrix.group_columns = group_columns_;
   matrix.codebook = codebook_;
+  return matrix;
+}
+
+QuantisedMatrix BlockTensor::read_scales(std::int64_t first, std::int64_t count) const {
+  QuantisedMatrix matrix = describe();
   const std::int64_t groups = matrix.num_groups();
   matrix.scales = Tensor(DType::kF32, {count, groups});
-  if (group_columns_ == parts_.format.block && !parts_.nested_absmax) {
+  if (has_block_per_group()) {
     read_finite(parts_.absmax, first * groups, count * groups, matrix.scales.as<float>());
     return matrix;
   }
@@ -263,7 +282,7 @@ RowTensor::Parts RowTensor::read_parts(Module& module) {
   const std::optional<Part> format = module.find("weight_format", {"U8"}, 0);
   if (format && format->as<std::uint8_t>()[0] != 0) {
     throw Error(ErrorCode::kUnavailable,
-                format->where + " says that the codes are ordered for a GPU (" +
+                format->where() + " says that the codes are ordered for a GPU (" +
                     std::to_string(format->as<std::uint8_t>()[0]) +
                     "); this build reads rows (0), which bitsandbytes 0.45 and later save");
   }

@@ -117,6 +117,8 @@ class IntTensor final : public CodedTensor {
   std::int32_t code_at(std::int64_t n, std::int64_t k) const {
     return parts_.codes.at(n * parts_.codes.row_stride(), 1, k);
   }
+  // A matrix without rows.
+  QuantisedMatrix describe() const;
   QuantisedMatrix read_scales(std::int64_t first, std::int64_t count) const;
 
   IntParts parts_;
@@ -144,13 +146,18 @@ std::optional<StoredCodes> IntTensor::codes() const {
                                 .has_column_order = column_order_ != nullptr}};
 }
 
-// Returns the rows without their codes.
-QuantisedMatrix IntTensor::read_scales(std::int64_t first, std::int64_t rows) const {
+QuantisedMatrix IntTensor::describe() const {
   QuantisedMatrix matrix;
   matrix.num_columns = parts_.shape[1];
   matrix.group_columns = group_columns_;
   matrix.column_order = column_order_;
   if (is_4_bit_) matrix.codebook = integer_codebook();
+  return matrix;
+}
+
+// Returns the rows without their codes.
+QuantisedMatrix IntTensor::read_scales(std::int64_t first, std::int64_t rows) const {
+  QuantisedMatrix matrix = describe();
   const std::int64_t groups = matrix.num_groups();
   matrix.scales = Tensor(DType::kF32, {rows, groups});
   if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {rows, groups});
@@ -170,7 +177,11 @@ QuantisedMatrix IntTensor::borrow_codes(std::int64_t first, std::int64_t count) 
   const bool is_in_order = column_order_ == nullptr && !parts_.codes.has_8_bits() &&
                            !(is_4_bit_ && parts_.shape[1] % 2 != 0);
   if (!is_in_order) return read_codes(first, count);
-  QuantisedMatrix matrix = read_scales(first, count);
+  const FileScales in_file = parts_.scales.in_file(first);
+  const bool has_scales_in_file =
+      !in_file.empty() && !has_offsets_ && parts_.scales.num_across() == num_groups();
+  QuantisedMatrix matrix = has_scales_in_file ? describe() : read_scales(first, count);
+  if (has_scales_in_file) matrix.file_scales = in_file;
   matrix.file_codes = {.is_4_bit = is_4_bit_, .num_rows = count};
   matrix.file_codes.rows.reserve(static_cast<std::size_t>(count));
   for (std::int64_t n = 0; n < count; ++n) {

@@ -52,7 +52,7 @@ class Fp8Tensor final : public CodedTensor {
   Shape shape() const override { return {codes_.dim(0), codes_.dim(1)}; }
   std::optional<StoredCodes> codes() const override { return std::nullopt; }
   QuantisedMatrix read_codes(std::int64_t /*first*/, std::int64_t /*count*/) const override {
-    CAPTION_CHECK(false, codes_.where + " has no codes that a kernel multiplies by");
+    CAPTION_CHECK(false, codes_.where() + " has no codes that a kernel multiplies by");
   }
   Tensor decode() const override;
 

@@ -25,7 +25,6 @@
 #include "base/math.h"
 #include "weights/internal/code_rows.h"
 #include "weights/internal/coded_source.h"
-#include "weights/internal/scales.h"
 #include "weights/quantise.h"
 
 namespace caption::weights {
@@ -228,21 +227,15 @@ QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count)
                        .num_rows = count,
                        .words = parts_.codes.as<std::uint8_t>() + first * kWordBytes,
                        .stride_bytes = num_rows_ * kWordBytes};
-  matrix.has_groups_first = true;
-  const std::int64_t groups = matrix.num_groups();
-  const std::int64_t per_word = format_.codes_per_word();
-  const auto middle =
+  matrix.file_scales = {.dtype = parts_.scales.tensor->dtype.value(),
+                        .numbers = parts_.scales.as<std::uint16_t>() + first,
+                        .row_stride = 1,
+                        .group_stride = num_rows_};
+  if (!has_offsets_) return matrix;
+  matrix.file_scales.zeros = parts_.zeros.as<std::uint32_t>() + first / format_.codes_per_word();
+  matrix.file_scales.zero_stride = parts_.zeros.dim(1);
+  matrix.file_scales.middle =
       static_cast<float>(format_.middle() - (format_.stores_zeros_less_one ? 1 : 0));
-  matrix.scales = Tensor(DType::kF32, {groups, count});
-  if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {groups, count});
-  for (std::int64_t g = 0; g < groups; ++g) {
-    float* const scales = matrix.scales.as<float>() + g * count;
-    read_finite(parts_.scales, g * num_rows_ + first, count, scales);
-    if (!has_offsets_) continue;
-    read_offsets(parts_.zeros.as<std::uint32_t>() + g * parts_.zeros.dim(1) + first / per_word,
-                 count / per_word, ZeroOrder::kAscending, middle, scales,
-                 matrix.offsets.as<float>() + g * count);
-  }
   return matrix;
 }
 

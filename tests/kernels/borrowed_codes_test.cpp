@@ -54,7 +54,12 @@ std::vector<std::byte> random_bytes(const weights::PlannedTensor& tensor, std::m
   return bytes;
 }
 
-std::unique_ptr<weights::Source> write_and_open(const Matrix& matrix) {
+bool is_of_scales(const std::string& name) {
+  return name.ends_with("scales") || name.ends_with("weight_scale") || name.ends_with("absmax");
+}
+
+// `ends_badly`: the last of the scales is a NaN.
+std::unique_ptr<weights::Source> write_and_open(const Matrix& matrix, bool ends_badly = false) {
   const fs::path folder = fs::path(CAPTION_TEST_TMP) / "borrowed_codes";
   fs::remove_all(folder);
   fs::create_directories(folder);
@@ -78,6 +83,10 @@ std::unique_ptr<weights::Source> write_and_open(const Matrix& matrix) {
                                 std::to_string(matrix.shape[1]) + "]}";
       std::fill(bytes.begin(), bytes.end(), std::byte{' '});
       std::memcpy(bytes.data(), state.data(), state.size());
+    }
+    if (ends_badly && is_of_scales(tensor.name)) {
+      const std::size_t size = tensor.dtype == "F32" ? 4 : 2;
+      std::fill_n(bytes.end() - static_cast<std::ptrdiff_t>(size), size, std::byte{0xFF});
     }
     writer.write(tensor.name, bytes);
   }
@@ -219,6 +228,40 @@ TEST_CASE("codes of files are packed as their rows are") {
   check_matrix(nf4(33, 80), MatrixFormat::kNf4, true);
   check_matrix(llm_int8(45, 77), MatrixFormat::kInt8, true);
   check_matrix(compressed(45, 77, 8, "F16"), MatrixFormat::kInt8Row, true);
+}
+
+TEST_CASE("a scale of a file that is not finite is refused by the name of its tensor") {
+  struct Bad {
+    Matrix matrix;
+    MatrixFormat format;
+  };
+  const Bad bad[] = {{awq(96, 64, 32), MatrixFormat::kInt4},
+                     {gptq(96, 64, 32, "gptq"), MatrixFormat::kInt4},
+                     {nf4(96, 640), MatrixFormat::kNf4},
+                     {compressed(96, 320, 4, "BF16"), MatrixFormat::kInt4},
+                     {compressed(96, 64, 8, "F16"), MatrixFormat::kInt8Row}};
+  for (const auto& [matrix, format] : bad) {
+    CAPTURE(matrix.config);
+    const Shape shape = matrix.shape;
+    const auto source = write_and_open(matrix, true);
+    const auto read = [&](std::int64_t first, std::int64_t count) {
+      return source->read_codes(kWeight, shape, first, count);
+    };
+    const auto borrow = [&](std::int64_t first, std::int64_t count) {
+      return source->borrow_codes(kWeight, shape, first, count);
+    };
+    for_each_stream([&](Stream& stream) {
+      try {
+        place_quantised(stream, format, shape[0], QuantisedRows(read, borrow));
+        FAIL("placed");
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kBadModel);
+        const std::string message = error.what();
+        CHECK(message.find("\"m.") != std::string::npos);
+        CHECK(message.find("not finite") != std::string::npos);
+      }
+    });
+  }
 }
 
 namespace {

@@ -6,7 +6,6 @@
 // sums to hide the latency.
 #include <immintrin.h>
 
-#include "kernels/cpu/avx512bf16/pack.h"
 #include "kernels/cpu/avx512bf16/panels.h"
 #include "kernels/cpu/tier.h"
 
@@ -95,13 +94,6 @@ Tier make_tier() {
   tier.panel8a8 = panel8a8_avx512bf16;
   tier.panel4a8 = panel4a8_avx512bf16;
   tier.to_bf16 = to_bf16;
-  tier.pack_dwords = pack_dwords_avx512bf16;
-  tier.pack_words = pack_words_avx512bf16;
-  tier.pack_nibbles = pack_nibbles_avx512bf16;
-  tier.pack_nibble_quads = pack_nibble_quads_avx512bf16;
-  tier.pack_words_of_columns = pack_words_of_columns_avx512bf16;
-  tier.pack_words_of_rows = pack_words_of_rows_avx512bf16;
-  tier.pack_blocks = pack_blocks_avx512bf16;
   tier.attention = attention_avx512bf16(tier.attention);
   tier.attention.query_panels = query_panels_avx512bf16();
   return tier;

@@ -37,19 +37,5 @@ inline const std::uint8_t* next_panel(const std::uint8_t* const* rows) {
   return rows[0] + kPanelColumns * (rows[1] - rows[0]);
 }
 
-// Returns the distance from byte `at` of a row to the line that is fetched now and read later:
-// the row's line `lines` further on, or a first one of the same row of the next panel. The
-// processor's prefetchers follow fewer streams than a panel has rows. Fetching from where no memory
-// is does nothing.
-inline std::int64_t bytes_ahead(const std::uint8_t* const* rows, std::int64_t row_bytes,
-                                std::int64_t at, std::int64_t lines) {
-  constexpr std::int64_t kFetchedBytes = 64;
-  const std::int64_t distance = lines * kFetchedBytes;
-  if (at + distance + kFetchedBytes <= row_bytes) return distance;
-  const auto first = reinterpret_cast<std::intptr_t>(rows[0]);
-  const auto second = reinterpret_cast<std::intptr_t>(rows[1]);
-  return kPanelColumns * (second - first) + distance - row_bytes;
-}
-
 }  // namespace
 }  // namespace caption::kernels::cpu

@@ -41,9 +41,12 @@ struct HubWeights {
   weights::WeightFormat format;
 };
 
-// Calls place_parts(), and reads the tokenizer and the generation settings of a folder. The stop
-// ids are those of generation_config.json, else the text configuration's, else the tokenizer's.
-// The tokenizer is read by a thread of its own meanwhile; an error of the weights comes first.
+// Begins to read the tokenizer of `folder`, which must outlive `parts`, on a thread of its own.
+void start_tokenizer(const ModelFolder& folder, Parts& parts);
+
+// Calls place_parts(), waits for the tokenizer that was started, and reads the generation settings
+// of a folder. The stop ids are those of generation_config.json, else the text configuration's,
+// else the tokenizer's. An error of the weights comes before one of the tokenizer.
 void place_hub_parts(const ModelFolder& folder, const TextConfig& text, HubWeights weights,
                      Parts& parts);
 

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/open_file.h"
 #include "model/caption_model.h"
 #include "model/internal/config.h"
 #include "model/internal/model_folder.h"
@@ -24,7 +26,10 @@ struct ConfigFolder {
   struct File {
     std::string name;
     Sha256 digest;
-    friend bool operator==(const File&, const File&) = default;
+    FileStamp stamp = {};  // before the digest was computed
+    friend bool operator==(const File& a, const File& b) {
+      return a.name == b.name && a.digest == b.digest;
+    }
   };
 
   std::filesystem::path path;
@@ -56,6 +61,8 @@ struct Parts {
   std::unique_ptr<VisionEncoder> encoder;
   std::unique_ptr<TransformerDecoder> decoder;
   std::unique_ptr<const text::Tokenizer> tokenizer;
+  // The same while it is read; destroying it waits for that.
+  std::future<std::unique_ptr<const text::Tokenizer>> pending_tokenizer = {};
   std::vector<std::int32_t> eos_ids;
   // Ids at the end of the tokenizer's vocabulary that have no row in the embedding, because no
   // prompt contains them.

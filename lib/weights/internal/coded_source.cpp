@@ -124,7 +124,7 @@ std::optional<Part> Module::find_any_rank(std::string_view suffix,
   const std::string tensor_name = tensor(suffix);
   const FileTensor* const found = file_.stored(tensor_name);
   if (found == nullptr) return std::nullopt;
-  Part part{.where = file_.where(tensor_name), .tensor = found};
+  const Part part{.file = &file_, .tensor = found};
   if (std::find(dtypes.begin(), dtypes.end(), found->dtype_name) == dtypes.end()) {
     std::string names;
     for (const std::string_view dtype : dtypes) {
@@ -263,7 +263,7 @@ void check_group_sizes(const Part& group_of, std::int64_t num_groups, std::int64
     const std::int64_t expected = std::min(group_columns, num_columns - g * group_columns);
     if (counts[static_cast<std::size_t>(g)] == expected) continue;
     throw Error(ErrorCode::kUnavailable,
-                group_of.where + " gives group " + std::to_string(g) + " " +
+                group_of.where() + " gives group " + std::to_string(g) + " " +
                     std::to_string(counts[static_cast<std::size_t>(g)]) + " columns, not " +
                     std::to_string(expected) +
                     "; no kernel multiplies such groups; quantise the model again, with groups of "
@@ -291,7 +291,7 @@ ColumnOrder order_by_group(const Part& group_of, std::int64_t num_groups,
 }
 
 void fail_part(const Part& part, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, part.where + " " + what);
+  throw Error(ErrorCode::kBadModel, part.where() + " " + what);
 }
 
 }  // namespace caption::weights

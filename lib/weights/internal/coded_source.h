@@ -89,8 +89,11 @@ class CodedSource final : public Source {
 
 // A tensor of a file of which name, dtype and shape are known to be right.
 struct Part {
-  std::string where;  // for messages: "model.safetensors: tensor \"x.qweight\""
+  const Checkpoint* file = nullptr;
   const FileTensor* tensor = nullptr;
+
+  // For messages: "model.safetensors: tensor \"x.qweight\"".
+  std::string where() const { return file->where(tensor->name); }
 
   template <class T>
   const T* as() const {

@@ -115,8 +115,8 @@ std::optional<std::vector<std::int64_t>> read_numbers(JsonStream& entry) {
 // Reads an entry that has what the format's library writes, dtype, shape and data_offsets once
 // each, without a document of it, which would take longer. Returns nothing for any other entry,
 // which may be valid.
-std::optional<EntryFields> read_plain_fields(std::string_view text, const std::string& where) {
-  JsonStream entry(text, where, ErrorCode::kBadModel);
+std::optional<EntryFields> read_plain_fields(std::string_view text) {
+  JsonStream entry(text, "", ErrorCode::kBadModel);
   if (entry.peek() != JsonStream::Kind::kObject) return std::nullopt;
   std::optional<std::string> dtype;
   std::optional<std::vector<std::int64_t>> extents;
@@ -150,13 +150,23 @@ EntryFields read_fields_of(const JsonObject& object, const std::string& where) {
   return fields;
 }
 
-// `where` names the tensor in messages.
-EntryFields read_fields(std::string_view text, const std::string& where) {
+// A tensor's name in messages, which is made where there is one.
+struct EntryName {
+  const std::string& file;
+  const std::string& tensor;
+
+  std::string text() const { return file + ": " + shown(tensor); }
+};
+
+[[noreturn]] void fail(const EntryName& name, const std::string& what) { fail(name.text(), what); }
+
+EntryFields read_fields(std::string_view text, const EntryName& name) {
   try {
-    if (auto plain = read_plain_fields(text, where)) return *std::move(plain);
+    if (auto plain = read_plain_fields(text)) return *std::move(plain);
   } catch (const Error&) {
     // The document below has a message for everything that is wrong with an entry.
   }
+  const std::string where = name.text();
   const JsonObject object = JsonObject::parse(text, where, ErrorCode::kBadModel);
   try {
     return read_fields_of(object, where);
@@ -166,17 +176,17 @@ EntryFields read_fields(std::string_view text, const std::string& where) {
   }
 }
 
-const DTypeName& find_dtype(const std::string& name, const std::string& where) {
+const DTypeName& find_dtype(const std::string& name, const EntryName& where) {
   for (const DTypeName& dtype : kDTypes) {
     if (dtype.name == name) return dtype;
   }
   fail(where, "unknown dtype " + quote_name(name));
 }
 
-Entry read_entry(EntryFields fields, const std::string& name, const std::string& where) {
+Entry read_entry(EntryFields fields, const EntryName& where) {
   const DTypeName& dtype = find_dtype(fields.dtype, where);
   Entry entry;
-  entry.tensor.name = name;
+  entry.tensor.name = where.tensor;
   entry.tensor.dtype_name = dtype.name;
   entry.tensor.dtype = dtype.dtype;
   entry.element_bytes = dtype.size_bytes;
@@ -254,12 +264,12 @@ std::vector<Entry> read_header(std::string_view text, const std::string& file_na
     }
     const std::string_view value = header.skip_value();
     if (value == "null") fail(file_name, "tensor " + quote_name(name) + " is null");
-    const std::string where = file_name + ": " + shown(name);
+    const EntryName where{.file = file_name, .tensor = name};
     if (value.size() > kMaxEntryBytes) {
       fail(where, "is described by " + std::to_string(value.size()) + " bytes; at most " +
                       std::to_string(kMaxEntryBytes) + " were expected");
     }
-    entries.push_back(read_entry(read_fields(value, where), name, where));
+    entries.push_back(read_entry(read_fields(value, where), where));
   }
   return entries;
 }

@@ -55,6 +55,17 @@ class ScaleGrid {
     require_finite(scale);
     return scale;
   }
+  // The scales of rows from `first` on where the file has them, if each row has its own.
+  FileScales in_file(std::int64_t first) const {
+    if (block_.rows != 1) return {};
+    const DType dtype = part_.tensor->dtype.value();
+    const auto size = static_cast<std::int64_t>(dtype_size_bytes(dtype));
+    return {.dtype = dtype,
+            .numbers = part_.tensor->bytes.data() + first * num_across_ * size,
+            .row_stride = num_across_,
+            .group_stride = 1,
+            .largest = bound()};
+  }
   // Writes the scales of rows [first, first + count), [count, num_across()]; throws as at().
   void read_rows(std::int64_t first, std::int64_t count, float* to) const {
     if (block_.rows == 1) return read(first * num_across_, count * num_across_, to);
@@ -64,13 +75,14 @@ class ScaleGrid {
   }
 
  private:
+  float bound() const { return std::numeric_limits<float>::max() / largest_; }
   // Reads scales in the order of the file.
   void read(std::int64_t first, std::int64_t count, float* to) const {
     read_finite(part_, first, count, to);
     // A scale of F32 may be finite and its product not: it is named as at() names it.
-    const float bound = std::numeric_limits<float>::max() / largest_;
+    const float most = bound();
     std::int32_t num_large = 0;
-    for (std::int64_t i = 0; i < count; ++i) num_large += std::abs(to[i]) <= bound ? 0 : 1;
+    for (std::int64_t i = 0; i < count; ++i) num_large += std::abs(to[i]) <= most ? 0 : 1;
     for (std::int64_t i = 0; i < count && num_large != 0; ++i) require_finite(to[i]);
   }
   void require_finite(float scale) const {

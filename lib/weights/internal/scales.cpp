@@ -72,28 +72,4 @@ void read_finite(const Part& part, std::int64_t first, std::int64_t count, float
   }
 }
 
-void read_offsets(const std::uint32_t* zeros, std::int64_t num_words, ZeroOrder order, float middle,
-                  const float* scales, float* to) {
-  const bool is_awq = order == ZeroOrder::kAwq;
-  // The nibbles of rows 0 to 3; those of rows 4 to 7 are `shift` bits higher. A nibble that stands
-  // 4 * i bits high is 16^i times itself.
-  const FourWords masks =
-      is_awq ? FourWords{0xF, 0xF0000, 0xF0, 0xF00000} : FourWords{0xF, 0xF0, 0xF00, 0xF000};
-  const FourFloats units = is_awq ? FourFloats{1, 0x1p-16F, 0x1p-4F, 0x1p-20F}
-                                  : FourFloats{1, 0x1p-4F, 0x1p-8F, 0x1p-12F};
-  const int shift = is_awq ? 8 : 16;
-  using FourInts = std::int32_t __attribute__((vector_size(16)));
-  for (std::int64_t i = 0; i < num_words; ++i) {
-    for (std::int64_t half = 0; half < 2; ++half) {
-      const std::uint32_t word = zeros[i] >> (half == 0 ? 0 : shift);
-      const FourWords nibbles = FourWords{word, word, word, word} & masks;
-      const auto zero =
-          __builtin_convertvector(reinterpret_cast<FourInts>(nibbles), FourFloats) * units;
-      const std::int64_t at = 8 * i + kLanes * half;
-      const FourFloats offsets = load<FourFloats>(scales + at) * (middle - zero);
-      std::memcpy(to + at, &offsets, sizeof(offsets));
-    }
-  }
-}
-
 }  // namespace caption::weights
