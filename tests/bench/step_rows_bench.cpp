@@ -75,9 +75,8 @@ class Contender {
   }
   std::map<std::string, double> operations(const model::DecoderSpec& spec) const {
     std::map<std::string, double> us;
-    for (const bench::OperationTime& operation :
-         bench::name_operations(profile_.entries(), bench::named_matrices(spec),
-                                profiled_us_ / 1e6)) {
+    for (const bench::OperationTime& operation : bench::name_operations(
+             profile_.entries(), bench::named_matrices(spec), profiled_us_ / 1e6)) {
       us[operation.name] = operation.seconds * 1e6 / static_cast<double>(num_profiled_);
     }
     return us;
