@@ -73,6 +73,16 @@ void Drafter::consider(GuessSource source, Proposal& proposal) {
   proposal.source = source;
 }
 
+void Drafter::guess_from_archive(std::span<const std::int32_t> output, std::int64_t most,
+                                 const Proposal& proposal) {
+  archive_->guess(output, most, other_guesses_, frequent_guesses_);
+  if (frequent_guesses_.empty()) return;
+  if (expected_right(GuessSource::kArchive, frequent_guesses_, proposal) >
+      expected_right(GuessSource::kArchive, other_guesses_, proposal)) {
+    std::swap(other_guesses_, frequent_guesses_);
+  }
+}
+
 void Drafter::find_guesses(const DraftQuery& query, Proposal& proposal) {
   const std::int64_t most = std::min<std::int64_t>(query.most, options_.max_drafts);
   proposal.guesses.clear();
@@ -86,7 +96,7 @@ void Drafter::find_guesses(const DraftQuery& query, Proposal& proposal) {
       consider(GuessSource::kNearest, proposal);
     }
     if (archive_ != nullptr) {
-      archive_->guess(output, most, other_guesses_);
+      guess_from_archive(output, most, proposal);
       consider(GuessSource::kArchive, proposal);
     }
   }

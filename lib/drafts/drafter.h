@@ -169,6 +169,10 @@ class Drafter final : public DraftSource {
   void consider(GuessSource source, Proposal& proposal);
   void find_nearest(Proposal& proposal);
   void find_guesses(const DraftQuery& query, Proposal& proposal);
+  // Replaces other_guesses_ by those after the longest context that the archive knows or after a
+  // shorter one that more texts have, whichever are expected to be right more often.
+  void guess_from_archive(std::span<const std::int32_t> output, std::int64_t most,
+                          const Proposal& proposal);
   // Replaces other_guesses_ by what the nearest text has after `output`, if it begins so.
   void guess_copy(std::span<const std::int32_t> output, std::int64_t most,
                   const Proposal& proposal);
@@ -230,6 +234,7 @@ class Drafter final : public DraftSource {
   std::int64_t num_proposals_ = 0;
   std::int64_t num_waits_ = 0;  // steps with prompts that had no drafts for want of a measured cost
   std::vector<Guess> other_guesses_;
+  std::vector<Guess> frequent_guesses_;
   std::vector<Candidate> candidates_;
 
   DraftModel* const model_;

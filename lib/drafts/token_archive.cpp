@@ -75,6 +75,51 @@ class Places {
   std::size_t num_passed_ = 0;  // positions of the runs added so far
 };
 
+// The places of a text's contexts in all runs.
+class Matches {
+ public:
+  Matches(const std::vector<TokenRun>& runs, std::span<const std::int32_t> text)
+      : runs_(runs), context_(text) {
+    for (std::size_t i = 0; i < runs.size(); ++i) lengths_[i] = longest_match(runs[i], context_);
+  }
+  // Of the contexts that are known; 0: none is.
+  std::int64_t longest() const { return *std::max_element(lengths_.begin(), lengths_.end()); }
+
+  // Finds the places of the context of `length` tokens, and returns how many there are.
+  std::size_t find(std::int64_t length) {
+    num_positions_ = 0;
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      positions_[i] = {};
+      if (lengths_[i] >= length) positions_[i] = positions_after(runs_[i], context_, length);
+      num_positions_ += positions_[i].size();
+    }
+    return num_positions_;
+  }
+  // Appends guesses from the places that find(length) has found.
+  void continue_texts(std::int64_t length, std::int64_t most, std::vector<Guess>& guesses) const {
+    Places places;
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      places.add(runs_[i], positions_[i], num_positions_);
+    }
+    while (std::ssize(guesses) < most) {
+      const auto [token, count] = places.most_frequent();
+      if (count == 0) return;
+      guesses.push_back({.token = token,
+                         .match_length = static_cast<std::int32_t>(length + std::ssize(guesses)),
+                         .count = count,
+                         .total = places.count()});
+      places.go_on(token);
+    }
+  }
+
+ private:
+  const std::vector<TokenRun>& runs_;
+  const Context context_;
+  std::array<std::int64_t, kMaxRuns + 1> lengths_{};
+  std::array<std::span<const std::uint32_t>, kMaxRuns + 1> positions_{};
+  std::size_t num_positions_ = 0;
+};
+
 }  // namespace
 
 TokenArchive::TokenArchive(std::int64_t max_bytes) : max_tokens_(max_bytes / kBytesPerToken) {}
@@ -134,32 +179,34 @@ void TokenArchive::add(std::span<const std::int32_t> text) {
 
 void TokenArchive::guess(std::span<const std::int32_t> text, std::int64_t most,
                          std::vector<Guess>& guesses) const {
+  find_guesses(text, most, guesses, nullptr);
+}
+
+void TokenArchive::guess(std::span<const std::int32_t> text, std::int64_t most,
+                         std::vector<Guess>& guesses, std::vector<Guess>& frequent) const {
+  frequent.clear();
+  find_guesses(text, most, guesses, &frequent);
+}
+
+void TokenArchive::find_guesses(std::span<const std::int32_t> text, std::int64_t most,
+                                std::vector<Guess>& guesses, std::vector<Guess>* frequent) const {
   guesses.clear();
   const std::shared_lock lock(mutex_);
-  const Context context(text);
-  std::array<std::int64_t, kMaxRuns + 1> lengths{};
-  for (std::size_t i = 0; i < runs_.size(); ++i) lengths[i] = longest_match(runs_[i], context);
-  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  Matches matches(runs_, text);
+  const std::int64_t longest = matches.longest();
   if (longest == 0) return;
-
-  std::array<std::span<const std::uint32_t>, kMaxRuns + 1> positions{};
-  std::size_t num_positions = 0;
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    if (lengths[i] == longest) positions[i] = positions_after(runs_[i], context, longest);
-    num_positions += positions[i].size();
+  std::size_t num_places = matches.find(longest);
+  matches.continue_texts(longest, most, guesses);
+  if (frequent == nullptr || num_places >= kFrequent) return;
+  std::int64_t length = 0;  // of a context with enough places; 0: none was found
+  for (std::int64_t too_long = longest; too_long - length > 1;) {
+    const std::int64_t middle = length + (too_long - length) / 2;
+    num_places = matches.find(middle);
+    (num_places < kFrequent ? too_long : length) = middle;
   }
-  Places places;
-  for (std::size_t i = 0; i < runs_.size(); ++i) places.add(runs_[i], positions[i], num_positions);
-
-  while (std::ssize(guesses) < most) {
-    const auto [token, count] = places.most_frequent();
-    if (count == 0) return;
-    guesses.push_back({.token = token,
-                       .match_length = static_cast<std::int32_t>(longest + std::ssize(guesses)),
-                       .count = count,
-                       .total = places.count()});
-    places.go_on(token);
-  }
+  if (length == 0) return;
+  matches.find(length);
+  matches.continue_texts(length, most, *frequent);
 }
 
 std::int64_t TokenArchive::num_tokens() const {

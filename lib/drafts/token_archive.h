@@ -7,6 +7,9 @@
 // merged, as in a log-structured merge tree (O'Neil et al., Acta Informatica 1996), so that a text
 // is added in O(log n) amortised comparisons per token.
 //
+// The longest context is often that of one text, whose next token says little; a shorter one that
+// many texts have can say more (the back-off of Katz, IEEE Trans. ASSP 1987, between n-grams).
+//
 // Archives of captions for drafts: Oliaro et al. (SuffixDecoding), arXiv:2411.04975, count in a
 // suffix tree; He et al. (REST), arXiv:2311.08252, search a suffix array.
 #pragma once
@@ -50,6 +53,13 @@ class TokenArchive {
   // looked at goes on. Looks at all places of the context, or at 48 of them, evenly spaced.
   void guess(std::span<const std::int32_t> text, std::int64_t most,
              std::vector<Guess>& guesses) const;
+  // Besides, replaces `frequent` by the guesses after the longest context that at least kFrequent
+  // places have, where the longest known one has fewer places; by none where it has as many, or
+  // where no context has.
+  void guess(std::span<const std::int32_t> text, std::int64_t most, std::vector<Guess>& guesses,
+             std::vector<Guess>& frequent) const;
+
+  static constexpr std::size_t kFrequent = 16;
 
   std::int64_t num_tokens() const;
   std::int64_t size_bytes() const;
@@ -57,6 +67,9 @@ class TokenArchive {
  private:
   void make_room(std::int64_t num_new);
   void append(TokenRun run);
+  // `frequent` may be null.
+  void find_guesses(std::span<const std::int32_t> text, std::int64_t most,
+                    std::vector<Guess>& guesses, std::vector<Guess>* frequent) const;
 
   const std::int64_t max_tokens_;
   std::mutex writing_;               // held by who changes runs_ and num_tokens_

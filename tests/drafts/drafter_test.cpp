@@ -103,6 +103,17 @@ std::shared_ptr<TokenArchive> archive_of_one_text() {
 
 }  // namespace
 
+TEST_CASE("a drafter prefers what many texts say after a shorter context to what one text says") {
+  std::vector<Ids> texts = {{1, 2, 3, 4, 50, 51}};
+  for (std::int32_t i = 0; i < 20; ++i) texts.push_back({100 + i, 3, 4, 60, 61});
+  Drafter drafter({.method = Method::kArchive, .is_adaptive = false}, archive_of(texts));
+  CHECK(propose(drafter, {9, 1, 2, 3, 4}, 1) == Ids{60, 61});
+  // Fewer texts than TokenArchive::kFrequent: the longest context decides.
+  texts.resize(TokenArchive::kFrequent - 1);
+  Drafter other({.method = Method::kArchive, .is_adaptive = false}, archive_of(texts));
+  CHECK(propose(other, {9, 1, 2, 3, 4}, 1) == Ids{50, 51});
+}
+
 TEST_CASE("without an archive's match, drafts repeat the sequence") {
   Drafter drafter({.method = Method::kArchive, .is_adaptive = false}, archive_of({{50, 51}}));
   CHECK(propose(drafter, {1, 2, 3, 4, 1, 2}, 4) == Ids{3, 4, 1, 2});

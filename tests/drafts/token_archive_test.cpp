@@ -29,16 +29,14 @@ Ids tokens_of(const std::vector<Guess>& guesses) {
   return tokens;
 }
 
-// The guesses by comparing every place of every text; -1 stands before a text.
-std::vector<Guess> guess_slowly(const std::vector<Ids>& texts, Ids context, std::size_t most) {
-  context.insert(context.begin(), -1);
-  std::vector<std::span<const std::int32_t>> rests;
-  std::size_t longest = 0;
-  std::vector<Ids> begun;
-  for (const Ids& text : texts) {
-    begun.push_back(text);
-    begun.back().insert(begun.back().begin(), -1);
-  }
+struct Place {
+  std::size_t length = 0;              // of the context that it has in common
+  std::span<const std::int32_t> rest;  // of its text
+};
+
+// All places of the texts that have a context in common with `context`, each begun with -1.
+std::vector<Place> places_of(const std::vector<Ids>& begun, const Ids& context) {
+  std::vector<Place> places;
   for (const Ids& text : begun) {
     for (std::size_t place = 1; place < text.size(); ++place) {
       std::size_t length = 0;
@@ -46,11 +44,29 @@ std::vector<Guess> guess_slowly(const std::vector<Ids>& texts, Ids context, std:
              text[place - 1 - length] == context[context.size() - 1 - length]) {
         ++length;
       }
-      if (length == 0 || length < longest) continue;
-      if (length > longest) rests.clear();
-      longest = length;
-      rests.push_back(std::span(text).subspan(place));
+      if (length > 0) places.push_back({length, std::span(text).subspan(place)});
     }
+  }
+  return places;
+}
+
+// The guesses after the longest context that at least `least` places have, by comparing every place
+// of every text; -1 stands before a text.
+std::vector<Guess> guess_slowly(const std::vector<Ids>& texts, Ids context, std::size_t most,
+                                std::size_t least = 1) {
+  context.insert(context.begin(), -1);
+  std::vector<Ids> begun = texts;
+  for (Ids& text : begun) text.insert(text.begin(), -1);
+  const std::vector<Place> places = places_of(begun, context);
+  const auto num_with = [&](std::size_t length) {
+    return static_cast<std::size_t>(std::count_if(
+        places.begin(), places.end(), [&](const Place& place) { return place.length >= length; }));
+  };
+  std::size_t longest = 24;
+  while (longest > 0 && num_with(longest) < least) --longest;
+  std::vector<std::span<const std::int32_t>> rests;
+  for (const Place& place : places) {
+    if (longest > 0 && place.length >= longest) rests.push_back(place.rest);
   }
   std::vector<Guess> guesses;
   while (guesses.size() < most) {
@@ -130,6 +146,44 @@ TEST_CASE("an archive guesses as a comparison with every place does") {
       }
     }
   }
+}
+
+TEST_CASE("an archive backs off to a context that many texts have") {
+  std::mt19937 rng(7);
+  std::int64_t num_backed_off = 0;
+  for (int run = 0; run < 60; ++run) {
+    const std::int32_t vocab = 2 + static_cast<std::int32_t>(rng() % 5);
+    TokenArchive archive(kEnough);
+    std::vector<Ids> texts;
+    for (int i = 0; i < 12; ++i) {  // at most 48 places are looked at
+      texts.push_back(random_text(rng, vocab, 8));
+      archive.add(texts.back());
+    }
+    for (int i = 0; i < 20; ++i) {
+      const Ids context = random_text(rng, vocab, 8);
+      std::vector<Guess> guesses;
+      std::vector<Guess> frequent = {{.token = 1}};
+      archive.guess(context, 4, guesses, frequent);
+      const std::vector<Guess> longest = guess_slowly(texts, context, 4);
+      std::vector<Guess> expected = guess_slowly(texts, context, 4, TokenArchive::kFrequent);
+      const auto equal = [](const Guess& a, const Guess& b) {
+        return a.token == b.token && a.match_length == b.match_length && a.count == b.count &&
+               (a.total == b.total || a.total == 48);
+      };
+      CHECK(std::equal(guesses.begin(), guesses.end(), longest.begin(), longest.end(), equal));
+      // After the same context there is nothing further to say.
+      if (!expected.empty() && !longest.empty() &&
+          expected[0].match_length == longest[0].match_length) {
+        expected.clear();
+      }
+      num_backed_off += expected.empty() ? 0 : 1;
+      if (expected.empty() || expected[0].total <= 48) {
+        CHECK(
+            std::equal(frequent.begin(), frequent.end(), expected.begin(), expected.end(), equal));
+      }
+    }
+  }
+  CHECK(num_backed_off > 100);
 }
 
 TEST_CASE("an archive finds the longest context among many texts") {
