@@ -35,6 +35,7 @@ struct CodeSources {
 
 template <class T, CodeKind kKind, class S>
 struct CodeTiles {
+  static constexpr Gpus kGpus = kGpusOfProducts<T>;
   using Shape = S;
   static constexpr int kThreads = S::kThreads;
   using Params = CodeTilesParams;

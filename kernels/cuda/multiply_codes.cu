@@ -29,9 +29,9 @@ struct GroupNumbers {
   float offset[2];
 };
 
-// T is f16 before sm_80 alone.
 template <class T, CodeKind kKind, int kRowGroups>
 struct MultiplyCodes {
+  static constexpr Gpus kGpus = kGpusOfProducts<T>;
   static constexpr int kThreads = 32 * kCodeWarps;
   using Params = CodeParams;
   using Fragments = CodeFragments<T, kKind>;
