@@ -50,10 +50,8 @@ struct TileMemory {
   static constexpr int kPacksOfElements = kDim * static_cast<int>(sizeof(Element)) / 16;
   // An odd number of packs of 16 bytes in a row: eight adjacent rows are in different banks.
   static constexpr int kRowPacks = kDim / 8 + 1;
-  // Steps whose keys, and values, have buffers. Two of a split, where 64 KB, all that sm_75 has,
-  // hold them or sm_75 lacks T.
-  static constexpr bool kHasRoom = std::is_same_v<T, BF16> || kDimTiles < 8;
-  static constexpr int kStepsAhead = kHasOneBuffer ? 0 : kSplits && kHasRoom ? 2 : 1;
+  // Steps whose keys, and values, have buffers.
+  static constexpr int kStepsAhead = kHasOneBuffer ? 0 : kSplits ? 2 : 1;
   static constexpr int kBuffers = kHasOneBuffer ? 1 : 2 * kStepsAhead;
   static constexpr int kScales = kIsInt8 ? kSlots : 1;
   // Where there are not enough registers for the state of a split and that of all before it, the
