@@ -7,10 +7,10 @@
 // last block of a tile folds. What a warp does for a split is the same in both.
 //
 // Traffic    the keys and values of a tile once per 64 rows, or 16.
-// In flight  of splits, the keys and values of two steps: with 128 dimensions of 16 bits 32 to 64 KB
-//            per block. Of 64 rows, 64 keys of the next step while scores become probabilities, and
-//            its 64 values while the keys are multiplied. On sm_75, 4 KB per warp, while it does not
-//            multiply.
+// In flight  of splits, the keys and values of two steps: with 128 dimensions of 16 bits, 32 to 64
+//            KB per block. Of 64 rows, 64 keys of the next step while scores become probabilities,
+//            and its 64 values while the keys are multiplied. On sm_75, 4 KB per warp, while it
+//            does not multiply.
 // Waits      of a split, for lengths, for slots, and for the first step's keys. In a graph these
 //            pass while the launch before ends, but where its keys are of the step itself.
 // Numerics   queries and probabilities are rounded to the keys' dtype, with i8 to bf16; sums are
