@@ -37,6 +37,7 @@ struct MultiplyCodes {
   using Fragments = CodeFragments<T, kKind>;
   static constexpr int kSteps = Fragments::kSteps;
   static constexpr int kChunks = kSteps / 2;  // chunks of 32 columns
+  static_assert(2 * kChunks == kSteps);
   static constexpr bool kInRegisters = std::is_same_v<T, F16>;
   static constexpr int kStages = kInRegisters ? 4 : kKind == CodeKind::kTable4 ? 6 : 12;
   using Ring = CodeRing<kStages, kSteps, kInRegisters>;
