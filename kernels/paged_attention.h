@@ -91,9 +91,14 @@ struct PagedContext {
 // change the bits of the results.
 void paged_attention(Stream& stream, ConstView q, const PagedContext& context, float scale, View y);
 
-// A GPU attends few rows in splits of so many keys, whose states are in Stream::scratch() until
-// they are folded, unless they exceed kMostStateBytes.
-inline constexpr std::int64_t kGpuSplitKeys = 256;
+// A GPU attends few rows in splits of 256 keys, from position 1,024 on of 512, whose states are in
+// Stream::scratch() until they are folded, unless they exceed kMostStateBytes.
+inline constexpr std::int64_t kGpuLongSplitsBegin = 1024;
+// Of so many keys from position 0 on.
+constexpr std::int64_t count_gpu_splits(std::int64_t keys) {
+  const std::int64_t in_short = keys < kGpuLongSplitsBegin ? keys : kGpuLongSplitsBegin;
+  return (in_short + 255) / 256 + (keys - in_short + 511) / 512;
+}
 inline constexpr std::int64_t kMostStateBytes = std::int64_t{64} << 20;
 constexpr std::int64_t attention_state_bytes(std::int64_t rows, std::int64_t heads,
                                              std::int64_t head_dim, std::int64_t num_splits) {
@@ -102,8 +107,7 @@ constexpr std::int64_t attention_state_bytes(std::int64_t rows, std::int64_t hea
 // The most that steps of up to `rows` rows take, which see up to `keys` keys each.
 constexpr std::int64_t attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
                                                std::int64_t head_dim, std::int64_t keys) {
-  const std::int64_t splits = (keys + kGpuSplitKeys - 1) / kGpuSplitKeys;
-  const std::int64_t bytes = attention_state_bytes(rows, heads, head_dim, splits);
+  const std::int64_t bytes = attention_state_bytes(rows, heads, head_dim, count_gpu_splits(keys));
   return bytes < kMostStateBytes ? bytes : kMostStateBytes;
 }
 

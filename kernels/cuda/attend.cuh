@@ -2,12 +2,13 @@
 // tiles of query rows, and the states of the online softmax (arXiv:1805.02867).
 //
 // A query's sums have one order for any chunking, batch and page size. Keys are cut into splits of
-// kSplitKeys positions counted from 0, and a split into steps counted from its first position. A
-// split is attended from an empty state, step by step; a row's splits are folded in their order.
-// One block may do this for all splits of a row, or a block for each split and the last of them the
-// folds (fold_splits.cuh): the operations are the same. A step or split of which a row sees no key
-// changes nothing: its factors are 1 and its sums 0. The only trace of it may be the sign of a
-// zero, which finished() removes.
+// positions counted from 0, and a split into steps counted from its first position. A split is
+// attended from an empty state, step by step; a row's splits are folded in their order. The splits
+// from kLongSplits on are longer, so that a short context has enough of them to keep a GPU busy,
+// and a long one not more than it takes time to fold. One block may do this for all splits of a
+// row, or a block for each split and the last of them the folds (fold_splits.cuh): the operations
+// are the same. A step or split of which a row sees no key changes nothing: its factors are 1 and
+// its sums 0. The only trace of it may be the sign of a zero, which finished() removes.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,21 @@
 
 namespace caption::kernels::cuda {
 
-inline constexpr int kSplitKeys = 256;
+inline constexpr int kShortSplitKeys = 256;
+inline constexpr int kLongSplitKeys = 512;
+inline constexpr int kLongSplits = 4;  // the first long split
+inline constexpr int kLongSplitsBegin = kLongSplits * kShortSplitKeys;
+// A long split begins with a multiple of its length.
+static_assert(kLongSplitsBegin % kLongSplitKeys == 0);
 inline constexpr int kSplitRows = 16;  // rows of a tile where each split has a block
 // The maximum of no scores. It is finite: differences of it are no NaN.
 inline constexpr float kNoScore = -0x1.fffffep127F;
+
+// Where a vector of q and y is: [T, heads].
+struct VectorPlace {
+  std::int64_t row;
+  int head;
+};
 
 // The operands of paged attention (a batch of sequences, causal, maybe with a window) if
 // block_tables is not null, else those of dense attention: num_seqs frames, of which every row sees
@@ -51,6 +63,7 @@ struct AttendParams {
   int num_seqs = 0;
   int heads = 0;
   int kv_heads = 0;
+  int group = 0;  // heads / kv_heads
   int head_dim = 0;
   int table_stride = 0;
   int page_tokens = 0;
@@ -60,20 +73,30 @@ struct AttendParams {
   int num_splits = 0;  // at most, of a row
   float scale = 0;
 
-  CAPTION_DEVICE int group() const { return heads / kv_heads; }
-  // Vectors of q and y are numbered [T * heads].
-  CAPTION_DEVICE const float* query(int vector) const {
-    return q + vector / heads * q_stride + static_cast<std::int64_t>(vector % heads) * head_dim;
+  CAPTION_DEVICE const float* query(const VectorPlace& at) const {
+    return q + at.row * q_stride + std::int64_t{at.head} * head_dim;
   }
-  CAPTION_DEVICE std::int64_t output_offset(int vector) const {
-    return vector / heads * y_stride + static_cast<std::int64_t>(vector % heads) * head_dim;
+  CAPTION_DEVICE std::int64_t output_offset(const VectorPlace& at) const {
+    return at.row * y_stride + std::int64_t{at.head} * head_dim;
   }
-  CAPTION_DEVICE float* state(int vector, int split) const {
-    return states + (static_cast<std::int64_t>(vector) * num_splits + split) * (state_sums() + 8);
+  CAPTION_DEVICE float* state(const VectorPlace& at, int split) const {
+    const std::int64_t vector = at.row * heads + at.head;
+    return states + (vector * num_splits + split) * (state_sums() + 8);
   }
   // States are whole sectors of 8 numbers.
   CAPTION_DEVICE int state_sums() const { return (head_dim + 7) / 8 * 8; }
 };
+
+// The split of a position.
+CAPTION_DEVICE int split_of(int position) {
+  if (position < kLongSplitsBegin) return position / kShortSplitKeys;
+  return kLongSplits + (position - kLongSplitsBegin) / kLongSplitKeys;
+}
+// A split's first position.
+CAPTION_DEVICE int begin_of_split(int split) {
+  if (split < kLongSplits) return split * kShortSplitKeys;
+  return kLongSplitsBegin + (split - kLongSplits) * kLongSplitKeys;
+}
 
 struct KeyRange {
   int begin;
@@ -96,7 +119,7 @@ struct Sequence {
   }
   // Where states of the sequence's rows begin.
   CAPTION_DEVICE int first_split(const AttendParams& p) const {
-    return keys_of(p, 0).begin / kSplitKeys;
+    return split_of(keys_of(p, 0).begin);
   }
   CAPTION_DEVICE int slot(const AttendParams& p, int position) const {
     if (p.block_tables == nullptr) return index * p.kv_len + position;
@@ -114,7 +137,7 @@ struct Tile {
   int rows;  // 0: there is no such tile
 
   CAPTION_DEVICE int token(const AttendParams& p, int row) const {
-    return (first_row + row) / p.group();
+    return (first_row + row) / p.group;
   }
   CAPTION_DEVICE KeyRange keys_of(const AttendParams& p, int row) const {
     return sequence.keys_of(p, token(p, row));
@@ -124,9 +147,10 @@ struct Tile {
     return {keys_of(p, 0).begin, keys_of(p, rows - 1).end};
   }
   // The row's vector of q and y.
-  CAPTION_DEVICE int vector(const AttendParams& p, int kv_head, int row) const {
-    const int head = kv_head * p.group() + (first_row + row) % p.group();
-    return (sequence.first_token + token(p, row)) * p.heads + head;
+  CAPTION_DEVICE VectorPlace vector(const AttendParams& p, int kv_head, int row) const {
+    const int of_sequence = token(p, row);
+    return {sequence.first_token + of_sequence,
+            kv_head * p.group + first_row + row - of_sequence * p.group};
   }
 };
 
@@ -151,7 +175,7 @@ CAPTION_DEVICE int sum_up_to_lane(int x) {
 // Tile `number` of the batch, whose sequences are cut into tiles of tile_rows one after another.
 // All lanes of a warp call it with the same arguments.
 CAPTION_DEVICE Tile find_tile(const AttendParams& p, int number, int tile_rows) {
-  const int group = p.group();
+  const int group = p.group;
   if (p.block_tables == nullptr) {
     const int per_frame = (p.seq_len * group + tile_rows - 1) / tile_rows;
     const int frame = number / per_frame;
@@ -182,10 +206,14 @@ CAPTION_DEVICE Tile find_tile(const AttendParams& p, int number, int tile_rows) 
   return {};
 }
 
+// The splits of keys, of which there is one at least.
+CAPTION_DEVICE KeyRange splits_of(const KeyRange& keys) {
+  return {split_of(keys.begin), split_of(keys.end - 1) + 1};
+}
+
 // The splits that a block attends to, [first, end).
 CAPTION_DEVICE KeyRange splits_of_block(const AttendParams& p, const Tile& tile) {
-  const KeyRange keys = tile.keys(p);
-  const KeyRange all{keys.begin / kSplitKeys, (keys.end + kSplitKeys - 1) / kSplitKeys};
+  const KeyRange all = splits_of(tile.keys(p));
   if (p.states == nullptr) return all;
   const int split = tile.sequence.first_split(p) + block_z();
   return {split, all.contains(split) ? split + 1 : split};

@@ -55,13 +55,16 @@ struct AttendRows {
   using Pack4 = Packed<float, 4>;
   struct Shared {
     Pack4 q[kTileRows][kMostDim / 4];
-    // One more pack per row spreads the rows over the banks.
-    Pack4 keys[kStepKeys][kMostDim / 4 + 1];  // or values
+    union {
+      // One more pack per row spreads the rows over the banks.
+      Pack4 keys[kStepKeys][kMostDim / 4 + 1];  // or values
+      FoldMemory<kRowsWarps> fold;
+    };
     Pack4 probabilities[kTileRows][kStepKeys / 4];
     // For each position of a split that the tile sees:
-    int slots[kSplitKeys];
-    float factors[kSplitKeys];  // multiply the scores
-    float v_scales[kSplitKeys];
+    int slots[kLongSplitKeys];
+    float factors[kLongSplitKeys];  // multiply the scores
+    float v_scales[kLongSplitKeys];
     std::uint32_t is_last;  // fold_tile(): 1 where this block is the last of the tile
   };
   // For each row of a warp:
@@ -92,7 +95,7 @@ struct AttendRows {
       const States state = attend_split(block, split);
       if (p.states != nullptr) {
         store_states(block, split, state);
-        return fold_tile<kRowsWarps>(p, tile, block.shared.is_last);
+        return fold_tile(p, tile, block.shared.is_last, block.shared.fold);
       }
       for (int i = 0; i < kWarpRows; ++i) {
         const FoldFactors factors = fold(total.row[i], state.row[i]);
@@ -119,13 +122,13 @@ struct AttendRows {
   }
 
   static CAPTION_DEVICE States attend_split(const Block& block, int split) {
-    const int split_end = (split + 1) * kSplitKeys;
+    const int split_end = begin_of_split(split + 1);
     const int end = block.keys.end < split_end ? block.keys.end : split_end;
     sync_block();
-    find_slots(block, split);
+    find_slots(block, begin_of_split(split), end);
     sync_block();
     States states;
-    for (int first = split * kSplitKeys; first < end; first += kStepKeys) {
+    for (int first = begin_of_split(split); first < end; first += kStepKeys) {
       if (first + kStepKeys <= block.keys.begin) continue;
       load_step(block, block.p.k, first);
       sync_block();
@@ -148,17 +151,20 @@ struct AttendRows {
     return states;
   }
 
-  static CAPTION_DEVICE void find_slots(const Block& block, int split) {
+  // Where shared memory has a position of the split.
+  static CAPTION_DEVICE int place_of(int position) { return position % kLongSplitKeys; }
+
+  static CAPTION_DEVICE void find_slots(const Block& block, int begin, int end) {
     const Params& p = block.p;
-    for (int i = thread_index(); i < kSplitKeys; i += kThreads) {
-      const int position = split * kSplitKeys + i;
+    for (int position = begin + thread_index(); position < end; position += kThreads) {
       if (!block.keys.contains(position)) continue;
       const int slot = block.tile.sequence.slot(p, position);
       const std::int64_t vector = static_cast<std::int64_t>(slot) * p.kv_heads + block.kv_head;
       const bool has_scales = p.k_scales != nullptr;
-      block.shared.slots[i] = slot;
-      block.shared.factors[i] = has_scales ? p.scale * widen(load(p.k_scales + vector)) : p.scale;
-      block.shared.v_scales[i] = has_scales ? widen(load(p.v_scales + vector)) : 1.0F;
+      const int at = place_of(position);
+      block.shared.slots[at] = slot;
+      block.shared.factors[at] = has_scales ? p.scale * widen(load(p.k_scales + vector)) : p.scale;
+      block.shared.v_scales[at] = has_scales ? widen(load(p.v_scales + vector)) : 1.0F;
     }
   }
 
@@ -171,7 +177,7 @@ struct AttendRows {
       const int d = i % packs * kPack;
       Packed<float, kPack> x{};
       if (block.keys.contains(first + key) && d < p.head_dim) {
-        const std::int64_t slot = block.shared.slots[(first + key) % kSplitKeys];
+        const std::int64_t slot = block.shared.slots[place_of(first + key)];
         x = load_keys<kPack>(from, p.kv_dtype, slot * p.kv_stride + block.kv_head * p.head_dim + d);
       }
       auto* const to = &block.shared.keys[key][d / 4].x[d % 4];
@@ -209,7 +215,7 @@ struct AttendRows {
                                           const float (&scores)[kRows], States& states) {
     const int position = first + lane_index();
     const bool has_key = block.keys.contains(position);
-    const int at = position % kSplitKeys;
+    const int at = place_of(position);
     const float factor = has_key ? load(block.shared.factors + at) : 0.0F;
     const float v_scale = has_key ? load(block.shared.v_scales + at) : 0.0F;
     for (int i = 0; i < kRows; ++i) {
@@ -231,6 +237,7 @@ struct AttendRows {
 
   template <int kRows>
   static CAPTION_DEVICE void add_values(const Block& block, States& states) {
+    CAPTION_NO_UNROLL
     for (int j = 0; j < kStepKeys; j += 4) {
       Pack4 probabilities[kRows];
       for (int i = 0; i < kRows; ++i) {
@@ -258,7 +265,7 @@ struct AttendRows {
     const Params& p = block.p;
     for (int i = 0; i < kWarpRows; ++i) {
       if (i >= block.warp_rows) break;
-      const int vector = block.tile.vector(p, block.kv_head, row_of_tile(block, i));
+      const VectorPlace vector = block.tile.vector(p, block.kv_head, row_of_tile(block, i));
       float* const to = p.state(vector, split - block.tile.sequence.first_split(p));
       for (int g = 0; g < kGroups; ++g) {
         const int d = g * 32 + lane_index();

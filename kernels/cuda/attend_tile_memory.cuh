@@ -7,13 +7,18 @@
 
 #include "kernels/cuda/attend.cuh"
 #include "kernels/cuda/attend.h"
+#include "kernels/cuda/fold_splits.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/primitives.cuh"
 
 namespace caption::kernels::cuda {
 
 inline constexpr int kStepKeys = 64;
-inline constexpr int kStepsOfSplit = kSplitKeys / kStepKeys;
+// Positions whose slots shared memory has: those of a split, or of one part of all splits and of
+// the next part.
+inline constexpr int kSlots = kLongSplitKeys;
+inline constexpr int kPartKeys = kSlots / 2;
+inline constexpr int kStepsOfPart = kPartKeys / kStepKeys;
 inline constexpr float kLog2E = 0x1.715476p0F;
 
 CAPTION_DEVICE std::uint32_t pair_of(BF16, float low, float high) {
@@ -24,17 +29,20 @@ CAPTION_DEVICE std::uint32_t pair_of(F16, float low, float high) {
 }
 
 // What the blocks of a launch do: all splits of 64 rows, or one split of 16 rows, with buffers for
-// keys and others for values, or with one for both, which leaves room for two blocks in the 64 KB of
-// a T4.
+// keys and others for values, or with one for both, which leaves room for two blocks in the 64 KB
+// of a T4. Before sm_80 no copy is under way while a warp multiplies, so that a second buffer of a
+// split would be of no use.
 enum class TileWork { kAllSplits, kSplit, kSplitOneBuffer };
 
 // Element is the type of keys and values: T, or i8 with T = bf16. Heads have up to 16 * kDimTiles
-// dimensions. Of a block that attends one split, the first warp multiplies; both copy and fold.
+// dimensions. Of a block that attends one split, the first warp multiplies; all copy and fold.
 template <class T, class Element, int kDimTiles, TileWork kWork>
 struct TileMemory {
   static constexpr bool kSplits = kWork != TileWork::kAllSplits;
   static constexpr bool kHasOneBuffer = kWork == TileWork::kSplitOneBuffer;
-  static constexpr int kWarps = kSplits ? 2 : 4;
+  static constexpr bool kIsForTuring = std::is_same_v<T, F16> && kWork != TileWork::kSplit;
+  static constexpr Gpus kGpus = kHasOneBuffer ? kTuring : kIsForTuring ? kAllGpus : kFromAmpere;
+  static constexpr int kWarps = 4;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kTileRows = kSplits ? kSplitRows : 16 * kWarps;
   static constexpr int kDim = 16 * kDimTiles;
@@ -42,30 +50,38 @@ struct TileMemory {
   static constexpr int kPacksOfElements = kDim * static_cast<int>(sizeof(Element)) / 16;
   // An odd number of packs of 16 bytes in a row: eight adjacent rows are in different banks.
   static constexpr int kRowPacks = kDim / 8 + 1;
-  // Steps whose keys, and values, have buffers. Two of a split, where 64 KB, all that sm_75 has, hold
-  // them or sm_75 lacks T.
-  static constexpr bool kHasRoom = std::is_same_v<T, BF16> || kDimTiles < 8;
-  static constexpr int kStepsAhead = kHasOneBuffer ? 0 : kSplits && kHasRoom ? 2 : 1;
+  // Steps whose keys, and values, have buffers.
+  static constexpr int kStepsAhead = kHasOneBuffer ? 0 : kSplits ? 2 : 1;
   static constexpr int kBuffers = kHasOneBuffer ? 1 : 2 * kStepsAhead;
-  static constexpr int kScales = kIsInt8 ? kSplitKeys : 1;
-  static constexpr int kSlotBuffers = kSplits ? 1 : 2;
+  static constexpr int kScales = kIsInt8 ? kSlots : 1;
   // Where there are not enough registers for the state of a split and that of all before it, the
   // latter is in shared memory meanwhile.
   static constexpr bool kKeepsTotal = kSplits || !kIsInt8 || kDimTiles < 8;
-  static constexpr int kTotalNumbers = kKeepsTotal ? 1 : 4 + 8 * kDimTiles;
+  static constexpr int kTotalNumbers = 4 + 8 * kDimTiles;
+  using Total = float[kTotalNumbers][kThreads];
   using Params = AttendParams;
   using Rows = Bytes16[kStepKeys][kRowPacks];
   using Buffer = Bytes16[kStepKeys][kIsInt8 ? kPacksOfElements : kRowPacks];
-  struct Shared {
-    Bytes16 q[kTileRows][kRowPacks];
+  struct Steps {
     Buffer buffers[kBuffers];                             // of keys and of values in turn
     Bytes16 widened[kIsInt8 ? kStepKeys : 1][kRowPacks];  // keys or values
-    // For each position of a split, or of two, the even one and the odd one. Positions that no row
-    // of the tile sees have the slot and factor of one that is seen, and a v_scale of 0.
-    int slots[kSlotBuffers][kSplitKeys];
-    float factors[kSlotBuffers][kScales];  // multiply the scores
-    float v_scales[kSlotBuffers][kScales];
-    float total[kTotalNumbers][kKeepsTotal ? 1 : kThreads];
+  };
+  struct Shared {
+    union {
+      Bytes16 q[kTileRows][kRowPacks];
+      FoldMemory<kWarps> fold;
+    };
+    union {
+      Steps steps;
+      // After all steps.
+      std::conditional_t<kSplits || !kKeepsTotal, char, Total> last_total;
+    };
+    // For each position, at position % kSlots. Positions that no row of the tile sees have the slot
+    // and factor of one that is seen, and a v_scale of 0.
+    int slots[kSlots];
+    float factors[kScales];  // multiply the scores
+    float v_scales[kScales];
+    std::conditional_t<kKeepsTotal, char, Total> total;
     std::uint32_t is_last;  // fold_tile(): 1 where this block is the last of the tile
   };
   struct Block {
@@ -92,8 +108,9 @@ struct TileMemory {
 
   static CAPTION_DEVICE Block block_of(const Params& p, const Tile& tile, const KeyRange& splits) {
     const KeyRange keys = tile.keys(p);
-    const int first = splits.begin * kSplitKeys;
-    const int end = splits.end * kSplitKeys < keys.end ? splits.end * kSplitKeys : keys.end;
+    const int first = begin_of_split(splits.begin);
+    const int last = begin_of_split(splits.end);
+    const int end = last < keys.end ? last : keys.end;
     const KeyRange steps{(keys.begin > first ? keys.begin : first) / kStepKeys,
                          (end + kStepKeys - 1) / kStepKeys};
     Block block{.p = p,
@@ -130,49 +147,66 @@ struct TileMemory {
 
   // Rows and dimensions that do not exist are zeros.
   static CAPTION_DEVICE void load_queries(const Block& block) {
-    const Params& p = block.p;
-    const bool has_packs = reinterpret_cast<std::uintptr_t>(p.q) % 16 == 0 && p.q_stride % 4 == 0;
-    for (int i = thread_index(); i < kTileRows * kDim / 4; i += kThreads) {
-      const int row = i / (kDim / 4);
-      const int d = i % (kDim / 4) * 4;
-      Packed<float, 4> x{};
-      if (row < block.tile.rows && d < p.head_dim) {
-        const float* const from = p.query(block.tile.vector(p, block.kv_head, row)) + d;
-        if (has_packs) {
-          x = load(reinterpret_cast<const Packed<float, 4>*>(from));
-        } else {
-          for (int e = 0; e < 4; ++e) x.x[e] = load(from + e);
-        }
+    constexpr int kPacks = kDim / 4;  // of four dimensions
+    constexpr int kOfThread = kTileRows * kPacks / kThreads;
+    constexpr int kAtOnce = kOfThread > 8 ? kOfThread / 2 : kOfThread;
+    static_assert(kOfThread * kThreads == kTileRows * kPacks && kOfThread % kAtOnce == 0);
+    CAPTION_NO_UNROLL
+    for (int done = 0; done < kOfThread; done += kAtOnce) {
+      Packed<float, 4> x[kAtOnce];
+      CAPTION_UNROLL
+      for (int c = 0; c < kAtOnce; ++c) {
+        const int i = thread_index() + (done + c) * kThreads;
+        x[c] = load_query(block, i / kPacks, i % kPacks * 4);
       }
-      Packed<T, 4> rounded;
-      for (int e = 0; e < 4; ++e) narrow(x.x[e], rounded.x[e]);
-      store(reinterpret_cast<Packed<T, 4>*>(&shared().q[row][d / 8]) + d / 4 % 2, rounded);
+      CAPTION_UNROLL
+      for (int c = 0; c < kAtOnce; ++c) {
+        const int i = thread_index() + (done + c) * kThreads;
+        Packed<T, 4> rounded;
+        for (int e = 0; e < 4; ++e) narrow(x[c].x[e], rounded.x[e]);
+        auto* const row = reinterpret_cast<Packed<T, 4>*>(shared().q[i / kPacks]);
+        store(row + i % kPacks, rounded);
+      }
     }
   }
 
-  static CAPTION_DEVICE int slot_buffer(int split) { return kSplits ? 0 : split % 2; }
-
-  // A thread loads all its slots before it stores the first.
-  static CAPTION_DEVICE void find_slots(const Block& block, int split) {
+  static CAPTION_DEVICE Packed<float, 4> load_query(const Block& block, int row, int d) {
     const Params& p = block.p;
-    const int buffer = slot_buffer(split);
-    int slots[kSplitKeys / kThreads];
+    Packed<float, 4> x{};
+    if (row >= block.tile.rows || d >= p.head_dim) return x;
+    const float* const from = p.query(block.tile.vector(p, block.kv_head, row)) + d;
+    const bool has_packs = reinterpret_cast<std::uintptr_t>(p.q) % 16 == 0 && p.q_stride % 4 == 0;
+    if (has_packs) return load(reinterpret_cast<const Packed<float, 4>*>(from));
+    for (int e = 0; e < 4; ++e) x.x[e] = load(from + e);
+    return x;
+  }
+
+  // Finds the slots from a position on: those of the block's split, or those of a part. A thread
+  // loads all its slots before it stores the first.
+  static CAPTION_DEVICE void find_slots(const Block& block, int first) {
+    const Params& p = block.p;
+    constexpr int kOfThread = (kSplits ? kSlots : kPartKeys) / kThreads;
+    // Keys behind those that the block attends to share the slot of its last one.
+    const int steps_end = block.steps.end * kStepKeys;
+    const int end = steps_end < block.keys.end ? steps_end : block.keys.end;
+    int slots[kOfThread];
     CAPTION_UNROLL
-    for (int i = 0; i < kSplitKeys / kThreads; ++i) {
-      const int position = split * kSplitKeys + thread_index() + i * kThreads;
-      const int last = position < block.keys.end ? position : block.keys.end - 1;
+    for (int i = 0; i < kOfThread; ++i) {
+      const int position = first + thread_index() + i * kThreads;
+      const int last = position < end ? position : end - 1;
       const int seen = last < block.keys.begin ? block.keys.begin : last;
       slots[i] = block.tile.sequence.slot(p, seen);
     }
     CAPTION_UNROLL
-    for (int i = 0; i < kSplitKeys / kThreads; ++i) {
-      const int at = thread_index() + i * kThreads;
-      shared().slots[buffer][at] = slots[i];
+    for (int i = 0; i < kOfThread; ++i) {
+      const int position = first + thread_index() + i * kThreads;
+      const int at = position % kSlots;
+      shared().slots[at] = slots[i];
       if constexpr (kIsInt8) {
-        const bool is_seen = block.keys.contains(split * kSplitKeys + at);
+        const bool is_seen = block.keys.contains(position);
         const std::int64_t vector = std::int64_t{slots[i]} * p.kv_heads + block.kv_head;
-        shared().factors[buffer][at] = p.scale * widen(load(p.k_scales + vector)) * kLog2E;
-        shared().v_scales[buffer][at] = is_seen ? widen(load(p.v_scales + vector)) : 0.0F;
+        shared().factors[at] = p.scale * widen(load(p.k_scales + vector)) * kLog2E;
+        shared().v_scales[at] = is_seen ? widen(load(p.v_scales + vector)) : 0.0F;
       }
     }
   }
@@ -184,7 +218,7 @@ struct TileMemory {
   static constexpr int kStepPacks = kStepKeys * kPacksOfElements;
   static constexpr int kCopies = (kStepPacks + kThreads - 1) / kThreads;  // that a thread makes
   // Copies that a thread begins at once: where copies are loads, so many are under way.
-  static constexpr int kMostAtOnce = !kHasColumn ? 5 : kSplits ? 16 : 8;
+  static constexpr int kMostAtOnce = kHasColumn ? 8 : 5;
   static constexpr int kCopiesAtOnce = kCopies < kMostAtOnce ? kCopies : kMostAtOnce;
   static CAPTION_DEVICE int column_of(int i) { return i % kPacksOfElements; }
 
@@ -194,7 +228,7 @@ struct TileMemory {
   static CAPTION_DEVICE void copy_step(const Block& block, const unsigned char* from,
                                        Bytes16 (&to)[kStepKeys][kPacks], int step) {
     const int first = step * kStepKeys;
-    const int* const slots = &shared().slots[slot_buffer(step / kStepsOfSplit)][first % kSplitKeys];
+    const int* const slots = &shared().slots[first % kSlots];
     // Keys of the step that the tile sees.
     const int begin = block.keys.begin - first;
     const int end = block.copies ? block.keys.end - first : begin;
@@ -244,21 +278,21 @@ struct TileMemory {
         for (int w = 0; w < 4; ++w) {
           wide.word[w] = pair_of(T{}, codes.x[2 * w], codes.x[2 * w + 1]);
         }
-        store(&shared().widened[key][pack], wide);
+        store(&shared().steps.widened[key][pack], wide);
       }
       sync_block();
-      return shared().widened;
+      return shared().steps.widened;
     } else {
       return from;
     }
   }
 
   static CAPTION_DEVICE Buffer& key_buffer(int step) {
-    return shared().buffers[kStepsAhead == 2 ? step % 2 * 2 : 0];
+    return shared().steps.buffers[kStepsAhead == 2 ? step % 2 * 2 : 0];
   }
   static CAPTION_DEVICE Buffer& value_buffer(int step) {
-    if constexpr (kHasOneBuffer) return shared().buffers[0];
-    return shared().buffers[kStepsAhead == 2 ? step % 2 * 2 + 1 : 1];
+    if constexpr (kHasOneBuffer) return shared().steps.buffers[0];
+    return shared().steps.buffers[kStepsAhead == 2 ? step % 2 * 2 + 1 : 1];
   }
 };
 

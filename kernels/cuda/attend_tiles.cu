@@ -6,28 +6,35 @@
 namespace caption::kernels::cuda {
 namespace {
 
+template <class T, class Element, int kDimTiles, TileWork kWork>
+void launch_kernel(Stream& stream, const AttendParams& params) {
+  using Kernel = AttendTiles<T, Element, kDimTiles, kWork>;
+  launch_dependent<Kernel>(stream, grid_of_tiles(params, Kernel::kTileRows), params);
+}
+
 template <class T, class Element, int kDimTiles>
 void launch_tiles(Stream& stream, const AttendParams& params) {
-  const auto launch_for = [&]<TileWork kWork>() {
-    using Kernel = AttendTiles<T, Element, kDimTiles, kWork>;
-    launch_dependent<Kernel>(stream, grid_of_tiles(params, Kernel::kTileRows), params);
-  };
-  if (params.states == nullptr) return launch_for.template operator()<TileWork::kAllSplits>();
+  if (params.states == nullptr) {
+    return launch_kernel<T, Element, kDimTiles, TileWork::kAllSplits>(stream, params);
+  }
   if constexpr (std::is_same_v<T, F16>) {
-    // Before sm_80 no copy is under way while a warp multiplies, so that a second buffer is of no
-    // use.
-    const int capability = stream.context().compute_capability;
-    if (capability != 0 && capability < 80) {
-      return launch_for.template operator()<TileWork::kSplitOneBuffer>();
+    if (kTuring.contains(stream.context().compute_capability)) {
+      return launch_kernel<T, Element, kDimTiles, TileWork::kSplitOneBuffer>(stream, params);
     }
   }
-  launch_for.template operator()<TileWork::kSplit>();
+  launch_kernel<T, Element, kDimTiles, TileWork::kSplit>(stream, params);
 }
 
 template <class T, class Element>
 void launch_for_dim(Stream& stream, const AttendParams& params) {
   if (params.head_dim <= 64) return launch_tiles<T, Element, 4>(stream, params);
-  if (params.head_dim <= 80) return launch_tiles<T, Element, 5>(stream, params);
+  if constexpr (std::is_same_v<T, Element>) {
+    // Towers have heads of 72 and 80 dimensions. The sums are those of 128, of which the rest are
+    // zeros.
+    if (params.head_dim <= 80 && params.states == nullptr) {
+      return launch_kernel<T, Element, 5, TileWork::kAllSplits>(stream, params);
+    }
+  }
   launch_tiles<T, Element, 8>(stream, params);
 }
 

@@ -3,14 +3,14 @@
 // A warp attends 16 query rows, 64 keys at a time: scores and probabilities are fragments of
 // m16n8k16, so that the probabilities of a step are the first factor of the second product without
 // leaving their registers. Four warps share the keys of 64 rows and fold the splits; for few rows a
-// block attends 16 rows to one split with its first warp, which a second helps to copy, and the
+// block attends 16 rows to one split with its first warp, which three others help to copy, and the
 // last block of a tile folds. What a warp does for a split is the same in both.
 //
 // Traffic    the keys and values of a tile once per 64 rows, or 16.
-// In flight  of splits, the keys and values of two steps: with 128 dimensions of bf16 32 to 64 KB
-//            per block. Of 64 rows, and of splits of f16, 64 keys of the next step while scores
-//            become probabilities, and its 64 values while the keys are multiplied. On sm_75, 8 KB
-//            per warp of splits and 4 KB otherwise, while it does not multiply.
+// In flight  of splits, the keys and values of two steps: with 128 dimensions of 16 bits, 32 to 64
+//            KB per block. Of 64 rows, 64 keys of the next step while scores become probabilities,
+//            and its 64 values while the keys are multiplied. On sm_75, 4 KB per warp, while it
+//            does not multiply.
 // Waits      of a split, for lengths, for slots, and for the first step's keys. In a graph these
 //            pass while the launch before ends, but where its keys are of the step itself.
 // Numerics   queries and probabilities are rounded to the keys' dtype, with i8 to bf16; sums are
@@ -46,25 +46,24 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
   using Memory::block_of;
   using Memory::copy_step;
   using Memory::find_slots;
-  using Memory::key_buffer;
   using Memory::kBuffers;
+  using Memory::key_buffer;
   using Memory::kHasOneBuffer;
   using Memory::kIsInt8;
   using Memory::kKeepsTotal;
-  using Memory::kScales;
-  using Memory::kSlotBuffers;
   using Memory::kSplits;
   using Memory::kStepsAhead;
+  using Memory::kThreads;
   using Memory::kTileRows;
   using Memory::load_queries;
   using Memory::shared;
-  using Memory::slot_buffer;
   using Memory::value_buffer;
   using Memory::widen_step;
   using typename Memory::Block;
   using typename Memory::Buffer;
   using typename Memory::Params;
   using typename Memory::Rows;
+  using typename Memory::Total;
   // State of the lane's two rows; output tile n has the dimensions 8 n .. 8 n + 7.
   struct State {
     RowState row[2];
@@ -78,7 +77,7 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
     const Block block = block_of(p, tile, splits);
     // With i8 it reads scales, of which the last launch may have written some.
     if constexpr (kIsInt8) wait_for_launches_before();
-    find_slots(block, splits.begin);
+    find_slots(block, kSplits ? begin_of_split(splits.begin) : part_of(block.steps.begin));
     sync_block();
     begin_copies(block);
     load_queries(block);
@@ -87,7 +86,7 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
     bool has_total = false;
     for (int step = block.steps.begin; step < block.steps.end; ++step) {
       attend_step(block, step, state);
-      const bool is_last = step + 1 == block.steps.end || (step + 1) % kStepsOfSplit == 0;
+      const bool is_last = step + 1 == block.steps.end || begins_split(step + 1);
       if (!is_last || block.some.begin >= block.some.end) continue;
       finish_split(state);
       if constexpr (kSplits) {
@@ -102,41 +101,61 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
         state = {};
       }
     }
-    if constexpr (kSplits) return fold_tile<Memory::kWarps>(p, tile, shared().is_last);
-    if (block.some.begin >= block.some.end) return;
-    if (!kKeepsTotal) load_total(total);
-    store_outputs<0>(block, total);
-    store_outputs<1>(block, total);
+    if constexpr (kSplits) {
+      fold_tile(p, tile, shared().is_last, shared().fold);
+    } else {
+      sync_block();  // all warps have read the last values, whose place totals take
+      if (block.some.begin >= block.some.end) return;
+      if (kKeepsTotal) store_total(total);
+      store_outputs(block);
+    }
+  }
+
+  // Where a thread has the total of its rows. Before the outputs are stored, it is there in any
+  // case, as a loop over what registers hold would be as long as what it does for all of them.
+  static CAPTION_DEVICE Total& total_memory() {
+    if constexpr (kKeepsTotal) {
+      return shared().last_total;
+    } else {
+      return shared().total;
+    }
+  }
+
+  // The first position of a step's part.
+  static CAPTION_DEVICE int part_of(int step) { return step / kStepsOfPart * kPartKeys; }
+  static CAPTION_DEVICE bool begins_split(int step) {
+    const int position = step * kStepKeys;
+    return position == begin_of_split(split_of(position));
   }
 
   // A thread's numbers are its own: no barrier is needed.
   static CAPTION_DEVICE void load_total(State& total) {
     const int thread = thread_index();
+    const Total& memory = total_memory();
     for (int half = 0; half < 2; ++half) {
-      total.row[half] = {load(&shared().total[2 * half][thread]),
-                         load(&shared().total[2 * half + 1][thread])};
+      total.row[half] = {load(&memory[2 * half][thread]), load(&memory[2 * half + 1][thread])};
     }
     for (int i = 0; i < 8 * kDimTiles; ++i) {
-      total.output[i / 4].sum[i % 4] = load(&shared().total[4 + i][thread]);
+      total.output[i / 4].sum[i % 4] = load(&memory[4 + i][thread]);
     }
   }
   static CAPTION_DEVICE void store_total(const State& total) {
     const int thread = thread_index();
+    Total& memory = total_memory();
     for (int half = 0; half < 2; ++half) {
-      store(&shared().total[2 * half][thread], total.row[half].max);
-      store(&shared().total[2 * half + 1][thread], total.row[half].sum);
+      store(&memory[2 * half][thread], total.row[half].max);
+      store(&memory[2 * half + 1][thread], total.row[half].sum);
     }
     for (int i = 0; i < 8 * kDimTiles; ++i) {
-      store(&shared().total[4 + i][thread], total.output[i / 4].sum[i % 4]);
+      store(&memory[4 + i][thread], total.output[i / 4].sum[i % 4]);
     }
   }
 
-  // Begins the copies of the first steps. Launches before, for which it waits, made the queries, and
-  // the keys and values from the tokens' first position on.
+  // Begins the copies of the first steps. Launches before, for which it waits, made the queries,
+  // and the keys and values from the tokens' first position on.
   static CAPTION_DEVICE void begin_copies(const Block& block) {
-    const int steps_of_others = block.p.block_tables == nullptr
-                                    ? 0
-                                    : block.tile.sequence.first_position / kStepKeys;
+    const int steps_of_others =
+        block.p.block_tables == nullptr ? 0 : block.tile.sequence.first_position / kStepKeys;
     bool has_waited = kIsInt8;
     CAPTION_NO_UNROLL
     for (int i = 0; i < (kHasOneBuffer ? 1 : kStepsAhead); ++i) {
@@ -167,11 +186,11 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
     const bool is_last = step + 1 == block.steps.end;
     wait_copies<kGroupsBehind>();
     sync_block();
-    // The next split's slots are needed after the next barrier.
-    const int split = step / kStepsOfSplit;
-    const bool is_first = step == block.steps.begin || step % kStepsOfSplit == 0;
-    if (!kSplits && is_first && (split + 1) * kStepsOfSplit < block.steps.end) {
-      find_slots(block, split + 1);
+    // The next part's slots are needed after the next barrier.
+    const int next_part = part_of(step) + kPartKeys;
+    const bool is_first = step == block.steps.begin || step % kStepsOfPart == 0;
+    if (!kSplits && is_first && next_part < block.steps.end * kStepKeys) {
+      find_slots(block, next_part);
     }
     FragmentC scores[kStepTiles] = {};
     const Rows& keys = widen_step(key_buffer(step));
@@ -277,9 +296,8 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
   }
 
   // Those of a step, which begins at position `first`.
-  static CAPTION_DEVICE const float* scales_of(const float (&scales)[kSlotBuffers][kScales],
-                                               int first) {
-    return &scales[slot_buffer(first / kSplitKeys)][first % kSplitKeys];
+  static CAPTION_DEVICE const float* scales_of(const float* scales, int first) {
+    return scales + first % kSlots;
   }
 
   static CAPTION_DEVICE void add_values(const Rows& values, const FragmentC (&scores)[kStepTiles],
@@ -321,17 +339,16 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
     }
   }
 
-  // The vector of a row of the lane; -1 if it has none.
-  static CAPTION_DEVICE int vector_of(const Block& block, int half) {
-    const int row = warp_index() * 16 + lane_index() / 4 + half * 8;
-    return row < block.tile.rows ? block.tile.vector(block.p, block.kv_head, row) : -1;
+  static CAPTION_DEVICE int row_of(int half) {
+    return warp_index() * 16 + lane_index() / 4 + half * 8;
   }
 
   template <int kHalf>
   static CAPTION_DEVICE void store_state(const Block& block, int split, const State& state) {
     const Params& p = block.p;
-    const int vector = vector_of(block, kHalf);
-    if (vector < 0) return;
+    const int row_of_tile = row_of(kHalf);
+    if (row_of_tile >= block.tile.rows) return;
+    const VectorPlace vector = block.tile.vector(p, block.kv_head, row_of_tile);
     float* const to = p.state(vector, split - block.tile.sequence.first_split(p));
     for (int n = 0; n < 2 * kDimTiles; ++n) {
       const int d = n * 8 + lane_index() % 4 * 2;
@@ -346,25 +363,31 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
     store(reinterpret_cast<Packed<float, 2>*>(to + p.state_sums()) + lane, {row.max, row.sum});
   }
 
-  template <int kHalf>
-  static CAPTION_DEVICE void store_outputs(const Block& block, const State& state) {
+  // Stores the outputs of the lane's rows, whose total is in memory.
+  static CAPTION_DEVICE void store_outputs(const Block& block) {
     const Params& p = block.p;
-    const int vector = vector_of(block, kHalf);
-    if (vector < 0) return;
     const auto pair_bytes = static_cast<std::uintptr_t>(p.y.dtype == DType::kF32 ? 8 : 4);
     const bool has_pairs =
         reinterpret_cast<std::uintptr_t>(p.y.begin) % pair_bytes == 0 && p.y_stride % 2 == 0;
-    const float sum = state.row[kHalf].sum;
-    for (int n = 0; n < 2 * kDimTiles; ++n) {
-      const int d = n * 8 + lane_index() % 4 * 2;
-      const std::int64_t to = p.output_offset(vector) + d;
-      const float low = finished(state.output[n].sum[2 * kHalf], sum);
-      const float high = finished(state.output[n].sum[2 * kHalf + 1], sum);
-      if (d < p.head_dim && has_pairs) {
-        store_numbers<2>(p.y, to, {low, high});
-      } else if (d < p.head_dim) {
-        store_numbers<1>(p.y, to, {low});
-        store_numbers<1>(p.y, to + 1, {high});
+    CAPTION_NO_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = row_of(half);
+      if (row >= block.tile.rows) return;
+      const float* number = &total_memory()[0][thread_index()];
+      const float sum = load(number + (2 * half + 1) * kThreads);
+      number += (4 + 2 * half) * kThreads;
+      const std::int64_t to = p.output_offset(block.tile.vector(p, block.kv_head, row));
+      CAPTION_NO_UNROLL
+      for (int d = lane_index() % 4 * 2; d < p.head_dim; d += 8) {
+        const float low = finished(load(number), sum);
+        const float high = finished(load(number + kThreads), sum);
+        number += 4 * kThreads;
+        if (has_pairs) {
+          store_numbers<2>(p.y, to + d, {low, high});
+        } else {
+          store_numbers<1>(p.y, to + d, {low});
+          store_numbers<1>(p.y, to + d + 1, {high});
+        }
       }
     }
   }

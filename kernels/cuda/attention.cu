@@ -16,16 +16,17 @@ namespace {
 
 // Twice the multiprocessors of an H200.
 constexpr std::int64_t kEnoughBlocks = 264;
-static_assert(kSplitKeys == kGpuSplitKeys);
+static_assert(kShortSplitKeys == 256 && kLongSplitKeys == 512 &&
+              kLongSplitsBegin == kGpuLongSplitsBegin);
 constexpr int kPrefillRows = 64;  // rows of a tile whose splits one block folds
 
 std::int64_t count_splits(const AttendParams& p) {
-  const auto splits_of = [](std::int64_t keys) { return (keys + kSplitKeys - 1) / kSplitKeys; };
-  const std::int64_t all = splits_of(p.kv_len);
+  const std::int64_t all = count_gpu_splits(p.kv_len);
   if (p.window == 0) return all;
-  // Rows of one sequence see at most this many adjacent keys, which may begin within a split.
+  // Rows of one sequence see at most this many adjacent keys, which may begin within a split, and
+  // are in the most splits where these are short.
   const std::int64_t keys = static_cast<std::int64_t>(p.window) + p.rows - 1;
-  return std::min(all, splits_of(keys - 1) + 1);
+  return std::min(all, (keys - 1 + kShortSplitKeys - 1) / kShortSplitKeys + 1);
 }
 
 bool can_split(const AttendParams& p) {
@@ -35,22 +36,21 @@ bool can_split(const AttendParams& p) {
 
 bool wants_splits(const AttendParams& p, std::int64_t num_splits, std::int64_t state_bytes) {
   if (num_splits == 1 || state_bytes > kMostStateBytes || !can_split(p)) return false;
-  const std::int64_t rows = std::int64_t{p.rows} * (p.heads / p.kv_heads);  // rows per key head
+  const std::int64_t rows = std::int64_t{p.rows} * p.group;        // rows per key head
   if (rows <= kSplitRows * std::int64_t{p.num_seqs}) return true;  // most sequences are decoding
   const Grid grid = grid_of_tiles(p, kPrefillRows);
   return std::int64_t{grid.x} * grid.y < kEnoughBlocks;
 }
 
-// Turing's tensor cores have no bf16. 0, of no GPU, is the emulator's.
+// Turing's tensor cores have no bf16.
 bool has_tensor_cores(const Context& context, DType kv_dtype) {
-  const int capability = context.compute_capability;
-  return kv_dtype == DType::kF16 || capability == 0 || capability >= 80;
+  return kv_dtype == DType::kF16 || !kTuring.contains(context.compute_capability);
 }
 
 }  // namespace
 
 Grid grid_of_tiles(const AttendParams& p, int tile_rows) {
-  const std::int64_t group = p.heads / p.kv_heads;
+  const std::int64_t group = p.group;
   std::int64_t tiles = 0;
   if (p.block_tables == nullptr) {
     tiles = p.num_seqs * ((p.seq_len * group + tile_rows - 1) / tile_rows);
@@ -108,6 +108,7 @@ AttendParams paged_operands(ConstView q, const PagedContext& context, float scal
           .num_seqs = static_cast<int>(context.context_lens.dim(0)),
           .heads = static_cast<int>(q.dim(1)),
           .kv_heads = static_cast<int>(kv_heads),
+          .group = static_cast<int>(q.dim(1) / kv_heads),
           .head_dim = static_cast<int>(q.dim(2)),
           .table_stride = static_cast<int>(context.block_tables.row_stride()),
           .page_tokens = static_cast<int>(page_tokens),
@@ -133,6 +134,7 @@ AttendParams dense_operands(const AttentionInput& input, View y) {
           .num_seqs = static_cast<int>(y.dim(0) / input.seq_len),
           .heads = static_cast<int>(y.dim(1)),
           .kv_heads = static_cast<int>(input.k.dim(1)),
+          .group = static_cast<int>(y.dim(1) / input.k.dim(1)),
           .head_dim = static_cast<int>(y.dim(2)),
           .seq_len = static_cast<int>(input.seq_len),
           .kv_len = static_cast<int>(kv_len),

@@ -35,6 +35,7 @@ struct CodeSources {
 
 template <class T, CodeKind kKind, class S>
 struct CodeTiles {
+  static constexpr Gpus kGpus = kGpusOfProducts<T>;
   using Shape = S;
   static constexpr int kThreads = S::kThreads;
   using Params = CodeTilesParams;
@@ -48,6 +49,7 @@ struct CodeTiles {
   static constexpr int kNumberUnits = 16;  // units of 16 bytes of their numbers
   // Groups of 4 bits end with a chunk.
   static constexpr int kUnitSteps = kKind == CodeKind::kInt8 ? 1 : 2;
+  static_assert(kSteps % kUnitSteps == 0);
   static_assert(kThreads == 32 * S::kBlockTiles && kThreads >= kOctets * kMostGroups * 2);
 
   struct Stages {

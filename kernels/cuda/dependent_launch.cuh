@@ -68,6 +68,7 @@ void launch_dependent(void* queue, Grid grid, const typename Kernel::Params& par
 
 template <class Kernel>
 void launch_dependent(Stream& stream, Grid grid, const typename Kernel::Params& params) {
+  check_gpu(stream, gpus_of<Kernel>());
   launch_dependent<Kernel>(stream.queue(), grid, params);
 }
 

@@ -10,8 +10,9 @@
 //
 // Traffic    2 bytes per weight, once; x once per block, from L1 and L2.
 // In flight  10 copies of 512 bytes per warp: 41 KB per multiprocessor with two blocks, where an
-//            H200 needs 33 KB for its bandwidth. Before sm_80 a warp has the tiles of its next 64
-//            columns in registers, 2 KB and for SwiGLU 4 KB, while it multiplies.
+//            H200 needs 33 KB for its bandwidth. Before sm_80, where weights are f16, a warp has
+//            the tiles of its next 64 columns in registers, 2 KB and for SwiGLU 4 KB, while it
+//            multiplies.
 // Measured on no GPU.
 #include <type_traits>
 
@@ -33,10 +34,6 @@ constexpr int kChunkColumns = 64;
 constexpr int kChunkSteps = kChunkColumns / kTileSize;
 constexpr int kChunkUnits = kChunkColumns / 8;  // units of 16 bytes
 
-// Where a warp's weights come to: by asynchronous copies to a ring in shared memory, or, where
-// there are none, to registers.
-enum class WeightsTo { kRing, kRegisters };
-
 struct FewRowsParams {
   TilesParts parts;
   ConstNumbers x;  // f32 with a norm
@@ -51,9 +48,12 @@ struct FewRowsParams {
 
 // T is the weights' type; kGroups groups of 8 rows; a lane loads kPack elements of x at a time;
 // kOperands is 2 for SwiGLU, otherwise 1.
-template <class T, int kGroups, int kPack, int kOperands, WeightsTo kWeightsTo>
+template <class T, int kGroups, int kPack, int kOperands>
 struct FewRows {
-  static constexpr bool kHasRing = kWeightsTo == WeightsTo::kRing;
+  static constexpr Gpus kGpus = kGpusOfProducts<T>;
+  // A warp's weights come by asynchronous copies to a ring in shared memory, or to registers where
+  // GPUs lack such copies.
+  static constexpr bool kHasRing = std::is_same_v<T, BF16>;
   static constexpr int kThreads = 32 * kFewRowsWarps;
   // Floats from a row's features to the next row's: neither the stores of fragments nor the loads
   // of add_slices() meet in a bank.
@@ -74,7 +74,7 @@ struct FewRows {
   using Sums = FragmentC[kOperands][kGroups];
   using Totals = float[kOperands][kGroups];
   using Ring = Bytes16[kStages][32];
-  using ChunkTiles = Bytes16[kChunkSteps][kOperands];  // the lane's of the warp's next chunk
+  using ChunkTiles = Bytes16[kChunkSteps][kOperands];   // the lane's of the warp's next chunk
   static constexpr int kRowsAtOnce = 32 / kChunkUnits;  // rows of a chunk that a warp loads at once
   // A lane's units of a chunk of rounded x: of every kRowsAtOnce-th row.
   static constexpr int kLaneUnits = 8 * kGroups / kRowsAtOnce;
@@ -391,25 +391,11 @@ struct FewRows {
   }
 };
 
-// Whether the GPU copies to shared memory while a thread goes on: from sm_80 on. 0, of no GPU, is
-// the emulator's.
-bool has_async_copies(const Context& context) {
-  return context.compute_capability == 0 || context.compute_capability >= 80;
-}
-
 template <class T, int kGroups, int kPack>
 void launch_few_rows(Stream& stream, const FewRowsParams& params, bool is_swiglu) {
   const Grid grid{.x = static_cast<unsigned>(params.parts.blocks)};
-  const auto launch_to = [&]<WeightsTo kTo>() {
-    if (is_swiglu) return launch_dependent<FewRows<T, kGroups, kPack, 2, kTo>>(stream, grid, params);
-    launch_dependent<FewRows<T, kGroups, kPack, 1, kTo>>(stream, grid, params);
-  };
-  if constexpr (std::is_same_v<T, F16> && kPack > 1) {
-    if (!has_async_copies(stream.context())) {
-      return launch_to.template operator()<WeightsTo::kRegisters>();
-    }
-  }
-  launch_to.template operator()<WeightsTo::kRing>();
+  if (is_swiglu) return launch_dependent<FewRows<T, kGroups, kPack, 2>>(stream, grid, params);
+  launch_dependent<FewRows<T, kGroups, kPack, 1>>(stream, grid, params);
 }
 
 template <class T>

@@ -39,6 +39,8 @@ struct StepsAndBases {
 // With two stages, registers hold the next one.
 template <CodeKind kKind, class S>
 struct IntegerTiles {
+  static constexpr bool kHasRegisters = S::kStages == 2;
+  static constexpr Gpus kGpus = kHasRegisters ? kTuring : kFromAmpere;
   using Shape = S;
   static constexpr int kThreads = S::kThreads;
   using Params = CodeTilesParams;
@@ -49,7 +51,6 @@ struct IntegerTiles {
   static constexpr int kXUnits = S::kBlockRows * kRowUnits / kThreads;
   static constexpr int kStepUnits = 2;  // units of the steps and bases of 16 features
   static constexpr int kNumberUnits = kHasSteps ? S::kBlockTiles * kSteps * kStepUnits : 0;
-  static constexpr bool kHasRegisters = S::kStages == 2;
   static_assert(kTileUnits * kThreads == S::kBlockTiles * 32 &&
                 kXUnits * kThreads == S::kBlockRows * kRowUnits && kNumberUnits <= kThreads);
 

@@ -8,6 +8,8 @@
 //   };
 //   launch<Scale>(stream, {.x = rows}, {...});
 //
+// A kernel with kGpus is for these alone (kernels/cuda/gpus.h).
+//
 // nvcc makes a __global__ function of it; any other compiler runs it on the emulator
 // (tests/support/cuda/emulator.h).
 #pragma once
@@ -16,6 +18,8 @@
 #include <typeinfo>
 
 #include "backend/stream.h"
+#include "base/error.h"
+#include "kernels/cuda/gpus.h"
 #include "kernels/cuda/primitives.cuh"
 #ifdef __CUDACC__
 #include "backend/device_runtime.h"
@@ -35,11 +39,18 @@ struct Grid {
 #ifdef __CUDACC__
 // The bytes of the block's shared memory are a parameter, so that the entry's name states them
 // (scripts/cuda/resources.py). Without the 1, a block per multiprocessor at least, ptxas 13.0
-// chooses an occupancy of its own and spills registers for it.
+// chooses an occupancy of its own and spills registers for it. For a GPU that is not the kernel's,
+// it ends a launch with an error.
 template <class Kernel, std::size_t kSharedBytes>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     kernel_entry(const __grid_constant__ typename Kernel::Params params) {
-  Kernel::run(params);
+#ifdef __CUDA_ARCH__
+  if constexpr (kRunsOn<Kernel, __CUDA_ARCH__ / 10>) {
+    Kernel::run(params);
+  } else {
+    __trap();
+  }
+#endif
 }
 
 // Shared memory that every launch may have; more has to be asked for.
@@ -79,8 +90,17 @@ void launch(void* queue, Grid grid, const typename Kernel::Params& params) {
 #endif
 }
 
+// Throws Error(kInternal) for a GPU that is not the kernel's. A compute capability of 0, of no GPU,
+// is the emulator's, which runs all kernels.
+inline void check_gpu(const Stream& stream, Gpus of_kernel) {
+  const int capability = stream.context().compute_capability;
+  CAPTION_CHECK(capability == 0 || of_kernel.contains(capability),
+                "a kernel is launched on a GPU for which it is not compiled");
+}
+
 template <class Kernel>
 void launch(Stream& stream, Grid grid, const typename Kernel::Params& params) {
+  check_gpu(stream, gpus_of<Kernel>());
   launch<Kernel>(stream.queue(), grid, params);
 }
 

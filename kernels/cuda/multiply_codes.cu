@@ -29,14 +29,15 @@ struct GroupNumbers {
   float offset[2];
 };
 
-// T is f16 before sm_80 alone.
 template <class T, CodeKind kKind, int kRowGroups>
 struct MultiplyCodes {
+  static constexpr Gpus kGpus = kGpusOfProducts<T>;
   static constexpr int kThreads = 32 * kCodeWarps;
   using Params = CodeParams;
   using Fragments = CodeFragments<T, kKind>;
   static constexpr int kSteps = Fragments::kSteps;
   static constexpr int kChunks = kSteps / 2;  // chunks of 32 columns
+  static_assert(2 * kChunks == kSteps);
   static constexpr bool kInRegisters = std::is_same_v<T, F16>;
   static constexpr int kStages = kInRegisters ? 4 : kKind == CodeKind::kTable4 ? 6 : 12;
   using Ring = CodeRing<kStages, kSteps, kInRegisters>;

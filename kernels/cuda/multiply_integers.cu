@@ -13,6 +13,7 @@ namespace {
 // kInRegisters is for sm_75, which lacks asynchronous copies.
 template <CodeKind kKind, int kRowGroups, bool kInRegisters>
 struct MultiplyIntegers {
+  static constexpr Gpus kGpus = kInRegisters ? kTuring : kFromAmpere;
   static constexpr int kThreads = 32 * kCodeWarps;
   using Params = CodeParams;
   static constexpr int kSteps = kKind == CodeKind::kInt8A8 ? 1 : 2;  // steps of 32 columns

@@ -59,6 +59,7 @@ struct CopySources {
 // T is the weight's type. With kIsSplit, block_y() is the block's slice.
 template <class T, class S, int kOperands, bool kIsSplit>
 struct TileGemm {
+  static constexpr Gpus kGpus = kGpusOfProducts<T>;
   static constexpr int kThreads = S::kThreads;
   using Params = GemmParams;
   struct Stages {

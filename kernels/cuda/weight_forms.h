@@ -16,6 +16,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cuda/gpus.h"
 #include "kernels/weight.h"
 #include "tensor/tensor.h"
 
@@ -61,8 +62,7 @@ class RowsForm final : public DeviceForm {
 // which lacks bf16; there numbers beyond 65504 become infinite. An unknown GPU (compute capability
 // 0) has bf16.
 inline DType dtype_of_products(const Context& context) {
-  const bool lacks_bf16 = context.compute_capability != 0 && context.compute_capability < 80;
-  return lacks_bf16 ? DType::kF16 : DType::kBF16;
+  return kTuring.contains(context.compute_capability) ? DType::kF16 : DType::kBF16;
 }
 
 // Tiles in device memory, borrowed.

@@ -185,12 +185,9 @@ class Counter {
     work.products = as_double(groups) * tiles;
     const bool has_bf16 = card_.architecture >= 80;  // sm_75 has f16, in steps of k = 8
     const std::string name = std::string("FewRows<") + (has_bf16 ? "BF16, " : "F16, ") +
-                             std::to_string(groups) + ", 4, " + std::to_string(operands) +
-                             ", (WeightsTo)";
-    const auto with_ring = find_recorded(name + "0", card_.architecture);
-    // sm_75 has the tiles of the next chunk in registers.
-    const auto recorded = has_bf16 ? with_ring : find_recorded(name + "1", card_.architecture);
-    if (!with_ring || !recorded) return work;
+                             std::to_string(groups) + ", 4, " + std::to_string(operands);
+    const auto recorded = find_recorded(name, card_.architecture);
+    if (!recorded) return work;
     work.kernel = recorded->name;
     const double chunks = blocks * std::ceil(as_double(matrix.in) / kChunkColumns);
     const double passes = has_fused_norm ? 2 : 1;  // over x
@@ -206,9 +203,10 @@ class Counter {
     work.wavefronts = chunks * as_double(rows) * (of_row + 2 * (passes - 1)) +
                       blocks * steps * as_double(groups) * kWavefrontsOfStep +
                       tiles * kWavefrontsOfTile;
-    work.instructions = work.products * (has_bf16 ? 1 : 2) * with_ring->instructions_per_product +
-                        chunks * of_chunk;
+    work.instructions =
+        work.products * (has_bf16 ? 1 : 2) * recorded->instructions_per_product + chunks * of_chunk;
     const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card_.num_sms));
+    // sm_75 has the tiles of the next chunk in registers.
     const double bytes_ahead =
         has_bf16 ? recorded->bytes_ahead
                  : kWeightBytes * kTile * kChunkColumns * static_cast<double>(operands);
@@ -329,6 +327,8 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
                   .sequences = step.num_sequences,
                   .new_tokens = step.new_tokens,
                   .keys = step.context_tokens,
+                  .shared_keys = step.shared_tokens,
+                  .sharing_sequences = step.sharing_sequences,
                   .heads = shape.num_heads,
                   .kv_heads = shape.num_kv_heads,
                   .head_dim = shape.head_dim,

@@ -69,6 +69,20 @@ std::vector<CudaStep> predicted_steps() {
                    .num_sequences = 64,
                    .context_tokens = 1280,
                    .num_beams = 4});
+  for (const std::int64_t sequences : {16, 64}) {
+    steps.push_back({.name = "decoding of " + std::to_string(sequences) +
+                             " sequences of 1,280 tokens, of which all share 512",
+                     .num_sequences = sequences,
+                     .context_tokens = 1280,
+                     .sharing_sequences = sequences,
+                     .shared_tokens = 512});
+  }
+  steps.push_back({.name = "decoding of 16 requests in 4 beams of 1,280 tokens that share 1,152",
+                   .num_sequences = 64,
+                   .context_tokens = 1280,
+                   .num_beams = 4,
+                   .sharing_sequences = 4,
+                   .shared_tokens = 1152});
   return steps;
 }
 

@@ -118,7 +118,10 @@ struct CudaStep {
   std::int64_t num_sequences = 1;
   std::int64_t new_tokens = 1;
   std::int64_t context_tokens = 1;
-  std::int32_t num_beams = 1;  // each request has so many; each is a sequence with its own pages
+  std::int32_t num_beams = 1;  // each request has so many; each is a sequence
+  // So many sequences each share the pages of their first shared_tokens.
+  std::int64_t sharing_sequences = 1;
+  std::int64_t shared_tokens = 0;
 
   bool is_graph() const { return new_tokens == 1; }
 };
@@ -134,8 +137,9 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
 std::vector<CudaWork> list_tower_operations(const CudaCard& card, const model::VisionSpec& shape,
                                             std::int64_t num_frames);
 
-// Prefill of 4,608 tokens, decoding of 1, 16 and 64 sequences of 1,280 tokens, of 1 and 16 of
-// 8,192, and of 16 requests with 4 beams of 1,280.
+// Prefill of 4,608 tokens; decoding of 1, 16 and 64 sequences of 1,280 tokens, of 1 and 16 of
+// 8,192, of 16 requests with 4 beams of 1,280 that share no page, of 16 and 64 sequences of 1,280
+// that share 512, and of 16 requests whose 4 beams share 1,152.
 std::vector<CudaStep> predicted_steps();
 
 // A table per step. Throws Error(kUsage) for an unknown card.

@@ -36,7 +36,8 @@ Tensor on_device(Stream& stream, const std::vector<std::int32_t>& values) {
   return copy_to(stream, stream.device(), std::as_const(tensor).view());
 }
 
-// A step's pages, arrays and results on the device. Sequence s has the pages [s * n, (s + 1) * n).
+// A step's pages, arrays and results on the device. Sequence s has the pages [s * n, (s + 1) * n),
+// of which those that it shares with earlier sequences stand idle.
 class StepInput {
  public:
   StepInput(Stream& stream, const model::DecoderSpec& spec, const CudaStep& step,
@@ -100,8 +101,10 @@ class StepInput {
       }
       cu_seqlens.push_back(to_i32(std::ssize(ids)));
       last_rows.push_back(to_i32(std::ssize(ids) - 1));
+      const std::int64_t first_sharing = s - s % step.sharing_sequences;
       for (std::int64_t page = 0; page < pages_each_; ++page) {
-        tables.push_back(to_i32(s * pages_each_ + page));
+        const bool is_shared = page < step.shared_tokens / kv::kPageTokens;
+        tables.push_back(to_i32((is_shared ? first_sharing : s) * pages_each_ + page));
       }
     }
     const std::int64_t num_tokens = std::ssize(ids);

@@ -27,8 +27,9 @@ import tempfile
 from pathlib import Path
 
 import sass
-from toolkit import (ARCHITECTURES, KERNELS, NO_NVCC, ROOT, Figures, compile_kernels, demangle,
-                     find_breaches, find_nvcc, find_nvdisasm, has_kernels, parse_figures)
+from toolkit import (ARCHITECTURES, KERNELS, NO_NVCC, ROOT, Figures, compile_kernels, cubin_file,
+                     demangle, find_breaches, find_nvcc, find_nvdisasm, has_kernels, parse_figures,
+                     ptx_file)
 
 RECORD = KERNELS / "resources.json"
 CARDS = {"75": "T4", "80": "A100", "86": "A10", "89": "L4", "90": "H100, H200"}
@@ -90,10 +91,10 @@ def record_file(tools: dict, source: Path, folder: str) -> dict:
     names = demangle(sorted({mangled for mangled, _ in figures}))
     kernels: dict[str, dict] = {}
     for architecture in ARCHITECTURES:
-        at = Path(folder) / f"{source.stem}.compute_{architecture}"
-        threads = {name: int(count) for name, count in
-                   MAXNTID.findall(at.with_suffix(f"{at.suffix}.ptx").read_text(encoding="utf-8"))}
-        codes = sass.disassemble(tools["nvdisasm"], at.with_suffix(f"{at.suffix}.cubin"))
+        ptx = ptx_file(folder, source, architecture).read_text(encoding="utf-8")
+        threads = {name: int(count) for name, count in MAXNTID.findall(ptx)}
+        codes = sass.disassemble(tools["nvdisasm"],
+                                 cubin_file(folder, source, architecture, ARCHITECTURES))
         of = {mangled: its for (mangled, a), its in figures.items() if a == architecture}
         blocks = tools["occupancy"].count_blocks(
             [(int(architecture), threads[mangled], its.registers, its.static_shared_bytes,

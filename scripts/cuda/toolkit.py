@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 KERNELS = ROOT / "kernels" / "cuda"
 ARCHITECTURES = ["75", "80", "86", "89", "90"]
+# Architectures whose code is made of another's PTX, as scripts/cmake/CaptionCuda.cmake says.
+PTX_OF = {"86": "80", "89": "80"}
 FLAGS = ["-std=c++20", "-O3", "-fmad=false", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra",
          f"-I{ROOT}", f"-I{ROOT / 'lib'}"]
 NO_NVCC = "no nvcc on PATH, in $CUDA_HOME/bin or /usr/local/cuda/bin"
@@ -46,10 +48,33 @@ def find_nvdisasm(given: str | None) -> str | None:
     return find_tool("nvdisasm", given) or next(packaged, None)
 
 
+def code_by_ptx(architectures: list[str]) -> dict[str, list[str]]:
+    """The architectures whose code is made of each PTX."""
+    groups: dict[str, list[str]] = {}
+    for architecture in architectures:
+        groups.setdefault(PTX_OF.get(architecture, architecture), []).append(architecture)
+    return groups
+
+
+def ptx_file(folder: str, source: Path, architecture: str) -> Path:
+    """Where compile_kernels() leaves the PTX."""
+    return Path(folder) / f"{source.stem}.compute_{PTX_OF.get(architecture, architecture)}.ptx"
+
+
+def cubin_file(folder: str, source: Path, architecture: str, architectures: list[str]) -> Path:
+    """Where compile_kernels() for `architectures` leaves the code of one of them."""
+    ptx = PTX_OF.get(architecture, architecture)
+    has_others = len(code_by_ptx(architectures)[ptx]) > 1
+    name = f"compute_{ptx}.sm_{architecture}" if has_others else f"compute_{ptx}"
+    return Path(folder) / f"{source.stem}.{name}.cubin"
+
+
 def compile_kernels(nvcc: str, source: Path, architectures: list[str], folder: str) -> str:
-    """Compiles one file into `folder`, which then has NAME.compute_XX.ptx and NAME.compute_XX.cubin,
-    and returns what nvcc and ptxas print. Raises RuntimeError with that text when nvcc fails."""
-    targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
+    """Compiles one file into `folder`, which then has ptx_file() and cubin_file() of each
+    architecture, and returns what nvcc and ptxas print. Raises RuntimeError with that text when nvcc
+    fails."""
+    targets = [f"-gencode=arch=compute_{ptx},code=[{','.join(f'sm_{a}' for a in codes)}]"
+               for ptx, codes in code_by_ptx(architectures).items()]
     command = [nvcc, *FLAGS, "-Xptxas", "-v", *targets, "--threads", "2", "--keep", "--keep-dir",
                folder, "-c", str(source), "-o", f"{folder}/{source.stem}.o"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -266,8 +266,9 @@ TEST_SUITE("bench/cuda_prediction") {
     // A tile of 64 rows and a step of keys: 2 * 64^3 multiplications of 2,048 each.
     CHECK(products({.new_tokens = 64, .keys = 64, .head_dim = 64}) == 256);
     CHECK(products({.new_tokens = 1, .keys = 1, .head_dim = 64}) == 256);
-    CHECK(products({.new_tokens = 64, .keys = 64, .head_dim = 72}) == 320);  // as 80
-    CHECK(products({.new_tokens = 64, .keys = 64, .head_dim = 96}) == 512);  // as 128
+    CHECK(products({.new_tokens = 64, .keys = 64, .head_dim = 72}) == 320);      // as 80
+    CHECK(products({.new_tokens = 1, .keys = 320, .head_dim = 72}) == 5 * 128);  // in splits as 128
+    CHECK(products({.new_tokens = 64, .keys = 64, .head_dim = 96}) == 512);      // as 128
     // Two tiles, of which the first sees one step.
     CHECK(products({.new_tokens = 128, .keys = 128, .head_dim = 64}) == 3 * 256);
     CHECK(products({.new_tokens = 128, .keys = 128, .is_causal = false, .head_dim = 64}) == 1024);
@@ -276,18 +277,26 @@ TEST_SUITE("bench/cuda_prediction") {
     const CudaWork work = count_attention(a100, decoding);
     CHECK(work.launches == 1);
     CHECK(work.products == 8 * 128 * 128);
-    CHECK(work.blocks == 8 * 32);
+    CHECK(work.blocks == 8 * (4 + 14));  // splits of 256 and of 512 keys
     CHECK(work.dram_bytes == 2 * 2 * 8192 * 8 * 128);
     CHECK(work.kernel == "AttendTiles<BF16, BF16, 8, (TileWork)1>");
     CHECK(work.instructions > 8 * work.products);
-    // Lengths and slots, the first keys, states and their count, and two times 16 splits.
-    const double waits = (2 + 2 + 2) * a100.l2_latency_s() + a100.dram_latency_s();
+    // Lengths and slots, the first keys, states and their count, and 18 splits at once.
+    const double waits = (2 + 2 + 1) * a100.l2_latency_s() + a100.dram_latency_s();
     CHECK(work.wait_seconds > waits);
     CHECK(work.wait_seconds < waits + 2e-6);
     AttentionCall early = decoding;
     early.begins_early = true;
     CHECK(count_attention(a100, early).wait_seconds ==
           doctest::Approx(work.wait_seconds - 2 * a100.l2_latency_s()));
+    // Four sequences that share 4,096 keys read them once, and the same bytes from L2 as others.
+    AttentionCall sharing = decoding;
+    sharing.sequences = 8;
+    const CudaWork apart = count_attention(a100, sharing);
+    sharing.shared_keys = 4096;
+    sharing.sharing_sequences = 4;
+    CHECK(count_attention(a100, sharing).dram_bytes == 2 * 2 * (8 + 2) * 4096 * 8 * 128);
+    CHECK(count_attention(a100, sharing).l2_bytes == apart.l2_bytes);
     CHECK(count_attention(*find_cuda_card("t4"), decoding).kernel ==
           "AttendTiles<F16, F16, 8, (TileWork)2>");
     // Products in f32 are not modelled.

@@ -41,8 +41,8 @@ constexpr Case kCases[] = {{1, 1, 0, 1, 1, 1},
                            {2, 3, 65, 2, 2, 80, DType::kBF16, 176},
                            {1, 5, 17, 1, 1, 96, DType::kF16},
                            {2, 3, 65, 2, 1, 128, DType::kBF16},
-                           // More splits than a thread folds at once.
-                           {1, 2, 2309, 1, 1, 32, DType::kBF16}};
+                           // More splits than a thread loads ahead.
+                           {1, 2, 7300, 1, 1, 32, DType::kBF16}};
 
 struct Operands {
   explicit Operands(const Case& c)

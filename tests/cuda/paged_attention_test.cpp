@@ -56,15 +56,19 @@ std::vector<double> stored(const Tensor& x, DType dtype) {
   return wide;
 }
 
-// Checks a sequence's outputs against double precision.
-void check_sequence(const PagedModel& model, std::size_t s, const PagedOptions& options,
-                    const Tensor& got) {
+struct Wanted {
+  std::vector<double> y, tolerance;
+};
+
+// A sequence's rows from the first one on, in double precision.
+Wanted wanted_rows(const PagedModel& model, std::size_t s, const PagedOptions& options,
+                   std::int64_t first_row) {
   const auto params = operands_of(options.dtype, model.head_dim);
   const std::vector<double> q = queries_of_kernel(model.q[s], params);
   const std::vector<double> k = stored(model.k[s], options.dtype);
   const std::vector<double> v = stored(model.v[s], options.dtype);
-  std::vector<double> want, tolerance;
-  for (std::int64_t i = 0; i < model.lengths[s]; ++i) {
+  Wanted want;
+  for (std::int64_t i = first_row; i < model.lengths[s]; ++i) {
     const std::int64_t first =
         options.window == 0 ? 0 : std::max<std::int64_t>(0, i + 1 - options.window);
     for (std::int64_t h = 0; h < model.heads; ++h) {
@@ -76,10 +80,34 @@ void check_sequence(const PagedModel& model, std::size_t s, const PagedOptions& 
         key_values.push_back(v.data() + at);
       }
       attend_as_kernel(q.data() + (i * model.heads + h) * model.head_dim, keys, key_values, params,
-                       static_cast<double>(model.scale()), want, tolerance);
+                       static_cast<double>(model.scale()), want.y, want.tolerance);
     }
   }
-  check_close(got.as<float>(), want, tolerance);
+  return want;
+}
+
+// Checks a sequence's outputs against double precision.
+void check_sequence(const PagedModel& model, std::size_t s, const PagedOptions& options,
+                    const Tensor& got) {
+  const Wanted want = wanted_rows(model, s, options, 0);
+  check_close(got.as<float>(), want.y, want.tolerance);
+}
+
+// The outputs of the last rows of the only sequence.
+constexpr std::int64_t kLastRows = 3;
+std::vector<float> last_rows(const PagedModel& model, const PagedOptions& options,
+                             Splitting splitting) {
+  PagedBatches batches(model, options, with(splitting));
+  batches.skip({model.lengths[0] - kLastRows});
+  batches.step({kLastRows});
+  const std::vector<Tensor> all = std::move(batches).rows();
+  const std::int64_t row = model.heads * model.head_dim;
+  const float* const end = all[0].as<float>() + model.lengths[0] * row;
+  return std::vector<float>(end - kLastRows * row, end);
+}
+
+bool have_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 int count_different(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
@@ -173,22 +201,33 @@ TEST_CASE("tensor cores give a query the same bits in prompts, chunks, decodes a
   }
 }
 
-TEST_CASE("rows of more splits than lanes fold at once have the same bits in splits") {
-  // Rows of 17 and of 18 splits.
-  const PagedModel model(3, 1, 40, {4354});
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+TEST_CASE("rows around the first long split and of many splits have the same bits in splits") {
+  // The last rows see their first long split, 16 and 17 splits, of which lanes load 16 ahead, or 32
+  // and 33, of which they have the states at once.
+  for (const std::int64_t length : {1026, 7170, 15362}) {
+    CAPTURE(length);
+    const PagedModel model(3, 1, 48, {length});
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
+      CAPTURE(std::string(caption::dtype_name(dtype)));
+      const PagedOptions options{.dtype = dtype, .emulation = {.seed = 7}};
+      CHECK(have_same_bits(last_rows(model, options, Splitting::kNone),
+                           last_rows(model, options, Splitting::kAll)));
+    }
+  }
+}
+
+TEST_CASE("rows that see several long splits agree with double precision, with a window, too") {
+  const PagedModel model(2, 1, 64, {1900});
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
     CAPTURE(std::string(caption::dtype_name(dtype)));
-    const auto rows = [&](Splitting splitting) {
-      PagedBatches batches(model, {.dtype = dtype, .page_tokens = 16}, with(splitting));
-      batches.skip({4351});
-      batches.step({3});
-      const std::vector<Tensor> all = std::move(batches).rows();
-      const float* const first = all[0].as<float>() + 4351 * 3 * 40;
-      return std::vector<float>(first, first + std::ptrdiff_t{3} * 3 * 40);
-    };
-    const std::vector<float> whole = rows(Splitting::kNone);
-    const std::vector<float> split = rows(Splitting::kAll);
-    CHECK(std::memcmp(whole.data(), split.data(), whole.size() * sizeof(float)) == 0);
+    for (const std::int64_t window : {0, 800}) {
+      CAPTURE(window);
+      const PagedOptions options{.dtype = dtype, .window = window};
+      const std::vector<float> got = last_rows(model, options, Splitting::kAll);
+      CHECK(have_same_bits(got, last_rows(model, options, Splitting::kNone)));
+      const Wanted want = wanted_rows(model, 0, options, 1900 - kLastRows);
+      check_close(got.data(), want.y, want.tolerance);
+    }
   }
 }
 

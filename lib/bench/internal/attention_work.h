@@ -15,12 +15,16 @@ struct AttentionCall {
   std::int64_t sequences = 1;  // or frames
   std::int64_t new_tokens = 1;
   std::int64_t keys = 1;  // that a sequence's last token sees
+  // The first shared_keys of so many sequences each are in the same pages. Their blocks follow one
+  // another, so that all but the first find them in L2.
+  std::int64_t shared_keys = 0;
+  std::int64_t sharing_sequences = 1;
   bool is_causal = true;
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 1;
-  double output_bytes = 4;     // of a number
-  bool begins_early = false;   // kernels/cuda/dependent_launch.cuh
+  double output_bytes = 4;    // of a number
+  bool begins_early = false;  // kernels/cuda/dependent_launch.cuh
 };
 
 // The launch of AttendTiles. A kernel that the record lacks leaves bytes and products alone, and no
