@@ -6,7 +6,7 @@
 //            in their order, to the sum of a slice, and slices in theirs (kernels/cuda/codes.h). So
 //            the order depends on K alone, and a row has the same bits alone and beside others.
 // Traffic    1 byte per weight, once per 32 rows; x comes from L1 and L2.
-// In flight  11 copies of 512 bytes per warp.
+// In flight  6 steps of 1 KiB per warp.
 // Measured on no GPU.
 #include "kernels/cuda/code_ring.cuh"
 
@@ -15,14 +15,83 @@ namespace {
 
 constexpr int kStepTiles = kE4M3StepColumns / 32;
 
+constexpr int kStages = 7;
+
+// The codes of a warp's steps on their way through shared memory, by asynchronous copies. A lane
+// reads what it copied itself. Slices of K are taken in turn with the other warps; where a block
+// computes gate and up, those of up follow.
+class Fp8Ring {
+ public:
+  struct Shared {
+    Bytes16 steps[kCodeWarps][kStages][kStepTiles][32];
+  };
+
+  CAPTION_DEVICE Fp8Ring(const CodeParams& p, const CodeWork& work, Shared& shared)
+      : p_(p), work_(work), steps_(shared.steps[warp_index()]), slice_(warp_index()) {
+    begin_slice();
+    for (int slot = 0; slot < kStages - 1; ++slot) copy_next(slot);
+  }
+
+  // Waits for the warp's next step and begins the copy of a later one. Gives the lane's codes.
+  CAPTION_DEVICE void next(FragmentA8 (&a)[kStepTiles]) {
+    slot_ = slot_ + 1 == kStages ? 0 : slot_ + 1;
+    wait_copies<kStages - 2>();
+    CAPTION_UNROLL
+    for (int i = 0; i < kStepTiles; ++i) {
+      const Bytes16 codes = load(&steps_[slot_][i][lane_index()]);
+      a[i] = {{codes.word[0], codes.word[1], codes.word[2], codes.word[3]}};
+    }
+    copy_next(slot_ == 0 ? kStages - 1 : slot_ - 1);
+  }
+
+ private:
+  CAPTION_DEVICE void begin_slice() {
+    while (pass_ < work_.num_passes && slice_ * p_.tiles_per_slice >= p_.tiles) {
+      ++pass_;
+      slice_ = warp_index();
+    }
+    if (pass_ == work_.num_passes) return;
+    const int begin = slice_ * p_.tiles_per_slice;
+    const int end = begin + p_.tiles_per_slice < p_.tiles ? begin + p_.tiles_per_slice : p_.tiles;
+    tiles_left_ = end - begin;
+    const std::int64_t tile = std::int64_t{work_.tile_row} * p_.tiles + begin;
+    from_ = p_.parts.part[work_.first_part + pass_].weight.tiles + tile * 32 + lane_index();
+  }
+
+  // An empty group of copies when there is no step left.
+  CAPTION_DEVICE void copy_next(int slot) {
+    if (tiles_left_ > 0) {
+      CAPTION_UNROLL
+      for (int i = 0; i < kStepTiles; ++i) {
+        copy_16_async(&steps_[slot][i][lane_index()], from_ + i * 32, true);
+      }
+      from_ += kStepTiles * 32;
+      tiles_left_ -= kStepTiles;
+      if (tiles_left_ == 0) {
+        slice_ += kCodeWarps;
+        begin_slice();
+      }
+    }
+    commit_copies();
+  }
+
+  const CodeParams& p_;
+  CodeWork work_;
+  Bytes16 (&steps_)[kStages][kStepTiles][32];
+  int slot_ = -1;  // where the step lies that next() gave
+  // The step that is copied next.
+  int pass_ = 0;
+  int slice_;
+  int tiles_left_ = 0;  // of its slice
+  const Bytes16* from_ = nullptr;
+};
+
 template <int kRowGroups>
 struct Fp8FewRows {
   static constexpr int kThreads = 32 * kCodeWarps;
   using Params = CodeParams;
-  static constexpr int kStages = 12;
-  using Ring = CodeRing<kStages, 1>;
   struct Shared {
-    typename Ring::Shared ring;
+    Fp8Ring::Shared ring;
     // Slices of the warps, of two rounds in turn: a warp may write those of a round while another
     // still reads those before.
     float slices[2][kCodeWarps][kRowGroups][4][32];
@@ -45,7 +114,7 @@ struct Fp8FewRows {
   static CAPTION_DEVICE void multiply(const Params& p) {
     auto& shared = shared_memory<Shared>();
     const CodeWork work = work_of_block(p);
-    Ring ring(p, work, shared.ring);
+    Fp8Ring ring(p, work, shared.ring);
     int round = 0;
     for (int pass = 0; pass < work.num_passes; ++pass) {
       float totals[kRowGroups] = {};  // of the element that the warp adds
@@ -65,17 +134,14 @@ struct Fp8FewRows {
   }
 
   // A warp without a slice has sums of zero, which change no total.
-  static CAPTION_DEVICE void multiply_slice(const Params& p, Ring& ring, int begin, int end,
+  static CAPTION_DEVICE void multiply_slice(const Params& p, Fp8Ring& ring, int begin, int end,
                                             Sums& sums) {
     if (begin >= end) return;
     StepOfX next_x = load_x(p, begin);
     for (int tile = begin; tile < end; tile += kStepTiles) {
       const StepOfX x = next_x;
       FragmentA8 a[kStepTiles];
-      for (int i = 0; i < kStepTiles; ++i) {
-        const Bytes16 codes = ring.next();
-        a[i] = {{codes.word[0], codes.word[1], codes.word[2], codes.word[3]}};
-      }
+      ring.next(a);
       if (tile + kStepTiles < end) next_x = load_x(p, tile + kStepTiles);
       for (int g = 0; g < kRowGroups; ++g) {
         FragmentC products = {};

@@ -67,10 +67,10 @@ class Launches {
     // A tile into the ring and out of it, and x.
     work.wavefronts = tiles() * (2 * kTileWavefronts + row_groups * kRowsWavefronts);
     // Of a tile, in the code of nvcc 13.0, all ways through the loop counted.
-    const double of_tile = products_ == 1 ? 97 + 13 * row_groups : 118 + 21 * row_groups;
+    const double of_tile = products_ == 1 ? 38 + 12.5 * row_groups : 56 + 20 * row_groups;
     work.instructions = tiles() * of_tile;
     const double resident = std::min<double>(recorded->blocks, blocks_of(blocks, card_.num_sms));
-    work.bytes_in_flight = 11 * kTileBytes * kWarps * resident;
+    work.bytes_in_flight = 6 * kStepTiles * kTileBytes * kWarps * resident;
     return work;
   }
 

@@ -216,6 +216,9 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
       format_(format_beside_codes(format)),
       cancelled_(options.cancelled),
       sources_(std::move(sources)) {
+  if (const auto obstacle = weights::find_obstacle(stream.context(), format)) {
+    throw Error(ErrorCode::kUnavailable, *obstacle);
+  }
   // Whether an adapter's term is merged depends on how the weight is held.
   Blueprint stored = blueprint;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
