@@ -15,11 +15,10 @@ namespace {
 
 constexpr int kStepTiles = kE4M3StepColumns / 32;
 
-constexpr int kStages = 7;
-
 // The codes of a warp's steps on their way through shared memory, by asynchronous copies. A lane
 // reads what it copied itself. Slices of K are taken in turn with the other warps; where a block
 // computes gate and up, those of up follow.
+template <int kStages>
 class Fp8Ring {
  public:
   struct Shared {
@@ -90,8 +89,9 @@ template <int kRowGroups>
 struct Fp8FewRows {
   static constexpr int kThreads = 32 * kCodeWarps;
   using Params = CodeParams;
+  using Ring = Fp8Ring<7>;
   struct Shared {
-    Fp8Ring::Shared ring;
+    typename Ring::Shared ring;
     // Slices of the warps, of two rounds in turn: a warp may write those of a round while another
     // still reads those before.
     float slices[2][kCodeWarps][kRowGroups][4][32];
@@ -114,7 +114,7 @@ struct Fp8FewRows {
   static CAPTION_DEVICE void multiply(const Params& p) {
     auto& shared = shared_memory<Shared>();
     const CodeWork work = work_of_block(p);
-    Fp8Ring ring(p, work, shared.ring);
+    Ring ring(p, work, shared.ring);
     int round = 0;
     for (int pass = 0; pass < work.num_passes; ++pass) {
       float totals[kRowGroups] = {};  // of the element that the warp adds
@@ -134,7 +134,7 @@ struct Fp8FewRows {
   }
 
   // A warp without a slice has sums of zero, which change no total.
-  static CAPTION_DEVICE void multiply_slice(const Params& p, Fp8Ring& ring, int begin, int end,
+  static CAPTION_DEVICE void multiply_slice(const Params& p, Ring& ring, int begin, int end,
                                             Sums& sums) {
     if (begin >= end) return;
     StepOfX next_x = load_x(p, begin);
