@@ -93,7 +93,7 @@ TEST_SUITE("app/run") {
                             : "a GPU of 8.0 use --dtype w8a8") != std::string::npos);
       } else {
         CHECK(said.find(refusal) != std::string::npos);
-        if (!is_plan) CHECK(std::count(said.begin(), said.end(), '\n') == 1);
+        CHECK(said.find(refusal) == said.rfind(refusal));
       }
     }
   }
