@@ -20,7 +20,7 @@
 //         add to y, the others write it whole, and on a GPU may write bf16 or f16.
 // Sums are f32. Products are f32 unless Weight::rounds_input(): then x is rounded to bf16 (codes on
 // a GPU whose tensor cores lack bf16: to f16), or to 8 bits for kInt8Row and kInt4A8 (the largest
-// magnitude of a row becomes 127). The order of a sum depends only
+// magnitude of a row becomes 127) and to e4m3 for kE4M3Row (448). The order of a sum depends only
 // on K, the weight's form and the stream's CPU tier, so a row's result has the same bits alone and
 // in any batch, with any number of threads, and whether weights are multiplied one by one or
 // several in one call. Throws Error(kInternal) when shapes or dtypes disagree.

@@ -103,7 +103,8 @@ Weight place_stored(Stream& stream, ConstView rows);
 Weight place_bf16(Stream& stream, ConstView rows);
 // `rows` returns at most 128 rows at a time, 512 where they are borrowed, of a matrix
 // [num_features, K] in `format`:
-// kInt8Row (8-bit codes with a scale per row), kInt4A8 (with steps and bases, in groups of at most
+// kInt8Row (8-bit codes with a scale per row), kE4M3Row (the same of e4m3, on GPUs whose tensor cores
+// multiply it; kUnavailable on others), kInt4A8 (with steps and bases, in groups of at most
 // 128 columns), or another that is held as codes, in groups of an even number of columns, at most
 // 128 or a multiple of it; a group of all columns may have any.
 Weight place_quantised(Stream& stream, MatrixFormat format, std::int64_t num_features,
@@ -114,7 +115,7 @@ Weight place_quantised(Stream& stream, MatrixFormat format, std::int64_t num_fea
 std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
                           std::int64_t num_columns, MatrixFormat format, DType stored);
 // Weight::size_bytes() of a matrix of codes placed by place_quantised() in a format other than
-// kInt8Row.
+// kInt8Row and kE4M3Row.
 std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
                           std::int64_t num_columns, const CodeLayout& codes);
 // Weight::rounds_input() of a matrix placed in `format`.

@@ -44,7 +44,7 @@ std::int64_t least_weight_bytes(const Context& context, const model::Blueprint& 
   }
   std::int64_t least = model::placed_bytes(context, shape, weights::WeightFormat::kBF16);
   for (const weights::WeightFormat format : weights::all_weight_formats()) {
-    if (!weights::can_be_held(format)) continue;
+    if (!weights::can_be_held(format) || weights::find_obstacle(context, format)) continue;
     least = std::min(least, model::placed_bytes(context, shape, format));
   }
   return least;

@@ -62,15 +62,21 @@ struct Planning {
   config::RunPlanner planner;
 };
 
-// Adds what only the plan finds: adapters that cannot be read, and that the plan is for another
-// machine than this one.
+// Adds what only the plan finds: adapters that cannot be read, a device that cannot multiply by the
+// weights, and that the plan is for another machine than this one.
 void add_plan_obstacles(const PlanFlags& flags, const plan::PlanInput& input, Planning& planning) {
   std::vector<Obstacle>& obstacles = planning.check.obstacles;
-  if (const std::optional<Error>& error = planning.planner.adapter_error()) {
+  const auto add_unknown = [&](ErrorCode code, const std::string& text) {
     const bool is_known =
         std::any_of(obstacles.begin(), obstacles.end(),
-                    [&](const Obstacle& obstacle) { return obstacle.text == error->what(); });
-    if (!is_known) obstacles.push_back({.code = error->code(), .text = error->what()});
+                    [&](const Obstacle& obstacle) { return obstacle.text == text; });
+    if (!is_known) obstacles.push_back({.code = code, .text = text});
+  };
+  if (const std::optional<Error>& error = planning.planner.adapter_error()) {
+    add_unknown(error->code(), error->what());
+  }
+  if (const std::optional<std::string> obstacle = config::find_format_obstacle(input)) {
+    add_unknown(ErrorCode::kUnavailable, *obstacle);
   }
   const bool is_cuda_preset = planning.planner.preset().device.type == config::DeviceType::kCuda;
   if (input.device == plan::PlanDevice::kCard && !is_cuda_preset) {

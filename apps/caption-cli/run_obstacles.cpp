@@ -94,6 +94,13 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
   if (prompts.empty()) prompts = {preset.generation.prompt};
   collect(obstacles, [&] { require_held_codes(loaded); });
   collect(obstacles, [&] {
+    // `context` may be the CPU's where the preset is for a GPU; its device is checked when a model
+    // is opened, or planned.
+    if (preset.device.type == config::DeviceType::kCuda) return;
+    if (preset.quantization.weights == config::WeightFormat::kAuto) return;
+    config::require_products(context, preset.quantization);
+  });
+  collect(obstacles, [&] {
     // As f32, weights are neither converted nor packed: they stay mapped and are not read.
     config::Preset as_stored = preset;
     as_stored.quantization.weights = config::WeightFormat::kF32;

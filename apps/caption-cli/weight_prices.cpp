@@ -68,7 +68,8 @@ std::string find_changed_logits(const config::Preset& preset) {
 }
 
 // The reference first.
-std::vector<Variant> variants_of(const config::Preset& preset, const std::string& base) {
+std::vector<Variant> variants_of(const Context& context, const config::Preset& preset,
+                                 const std::string& base) {
   std::vector<Variant> variants;
   if (!base.empty()) {
     variants.push_back(variant_in(preset, WeightFormat::kF32));
@@ -79,7 +80,7 @@ std::vector<Variant> variants_of(const config::Preset& preset, const std::string
     model.adapter = preset.model.adapter;
   }
   for (const weights::WeightFormat format : weights::all_weight_formats()) {
-    if (!weights::can_be_held(format)) continue;
+    if (!weights::can_be_held(format) || weights::find_obstacle(context, format)) continue;
     variants.push_back(
         variant_in(preset, config::find_choice<WeightFormat>(config::option_name(format)).value()));
   }
@@ -302,7 +303,7 @@ PricedWeights WeightPricing::finish() {
 PricedWeights price_weights(const VideoBench& bench, const config::Preset& preset) {
   require_unrounded_base(bench);
   WeightPricing pricing(bench, preset);
-  for (const Variant& variant : variants_of(preset, bench.wanted.price_base)) {
+  for (const Variant& variant : variants_of(bench.context, preset, bench.wanted.price_base)) {
     if (!pricing.measure(variant)) return {};
   }
   return pricing.finish();

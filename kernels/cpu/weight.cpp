@@ -49,6 +49,8 @@ Weight place_bf16(Cpu, Stream& stream, ConstView rows) {
 
 Weight place_quantised(Cpu, Stream& stream, MatrixFormat format, std::int64_t num_features,
                        const QuantisedRows& rows) {
+  CAPTION_CHECK(format != MatrixFormat::kE4M3Row,
+                "place_quantised: the CPU does not multiply e4m3");
   const auto pack = [&] {
     if (format == MatrixFormat::kInt8Row) return PackedWeight::pack_8a8(stream, num_features, rows);
     if (format == MatrixFormat::kInt4A8) return PackedWeight::pack_4a8(stream, num_features, rows);
@@ -73,6 +75,7 @@ std::int64_t placed_bytes(Cpu, const Context& context, std::int64_t num_features
     case MatrixFormat::kInt4A8:
       return features * (2 * divide_up(num_columns, 4) + 2 * groups(128) + kScaleBytes);
     case MatrixFormat::kNf4: return features * (pairs + kScaleBytes * groups(64));
+    case MatrixFormat::kE4M3Row:  // of GPUs only
     case MatrixFormat::kStored:
     case MatrixFormat::kF16:
     case MatrixFormat::kNf4Double:
@@ -101,6 +104,7 @@ bool rounds_input(Cpu, const Context& context, MatrixFormat format) {
     case MatrixFormat::kInt4:
     case MatrixFormat::kInt4A8:
     case MatrixFormat::kNf4: return true;
+    case MatrixFormat::kE4M3Row:
     case MatrixFormat::kStored:
     case MatrixFormat::kF16:
     case MatrixFormat::kNf4Double:

@@ -21,13 +21,14 @@ struct CodePlace {
 // half = 1 in lane / 4 + 8.
 CAPTION_DEVICE CodePlace place_of_code(CodeKind kind, int half, int j) {
   // A fragment's register r = half + 2 * (j / 2 % 2), its lower or upper 16 bits j % 2; with
-  // integers r = half + 2 * (j / 4 % 2), its byte j % 4.
+  // 8 bits r = half + 2 * (j / 4 % 2), its byte j % 4.
   const int r = half + j / 2 % 2 * 2;
   switch (kind) {
     case CodeKind::kInt4: return {j / 4, 4 * r + j % 2 * 16};
     case CodeKind::kTable4: return {j / 4, 8 * r + j % 2 * 4};
     case CodeKind::kInt8: return {j / 2, 8 * half + j % 2 * 16};
-    case CodeKind::kInt8A8: return {half + j / 4 * 2, j % 4 * 8};
+    case CodeKind::kInt8A8:
+    case CodeKind::kE4M3: return {half + j / 4 * 2, j % 4 * 8};
     case CodeKind::kInt4A8: break;
   }
   return {j / 4, 4 * half + j % 4 * 8};

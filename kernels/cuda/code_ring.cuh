@@ -185,6 +185,32 @@ class CodeRing {
   Bytes16 ahead_numbers_[kInRegisters ? kStages : 1];
 };
 
+// Stores totals[pass][group of 8 rows][e][lane] of a block's 16 features times the scales of rows
+// and features; a warp stores the element e = warp_index() of each lane's fragments.
+template <class T, int kRowGroups>
+CAPTION_DEVICE void store_scaled(const CodeParams& p, const CodeWork& work,
+                                 const T (&totals)[2][kRowGroups][4][32]) {
+  const int e = warp_index();
+  const int feature = work.tile_row * 16 + lane_index() / 4 + e / 2 * 8;
+  const auto& part = p.parts.part[work.first_part];
+  if (feature >= part.output.features) return;
+  for (int g = 0; g < kRowGroups; ++g) {
+    const int row = (block_y() * kRowGroups + g) * 8 + lane_index() % 4 * 2 + e % 2;
+    if (row >= p.rows) return;
+    const float x_scale = load(p.x_scales + row);
+    const auto scaled = [&](const CodeOperand& of, int pass) {
+      const auto total = static_cast<float>(totals[pass][g][e][lane_index()]);
+      return total * (x_scale * load(of.rows + feature));
+    };
+    if (p.is_swiglu) {
+      const float up = scaled(p.parts.part[1].weight, 1);
+      store_swiglu(part.output, p.parts.part[1].output, row, feature, scaled(part.weight, 0), up);
+    } else {
+      store_sum(part.output, row, feature, scaled(part.weight, 0));
+    }
+  }
+}
+
 // Host: the grid of a launch whose blocks compute `block_rows` rows.
 inline Grid code_grid(const CodeParams& params, int block_rows) {
   return {.x = static_cast<unsigned>(params.parts.blocks),
@@ -199,5 +225,8 @@ void multiply_integers(Stream& stream, const CodeParams& params, CodeKind kind, 
 // The same with the same bits, for any number of rows. `blocks` is not kFewRows.
 void multiply_integer_tiles(Stream& stream, const CodeParams& params, CodeKind kind, DType dtype,
                             CodeBlocks blocks);
+// Multiplies by forms of kE4M3, whatever blocks compute with the same bits.
+void multiply_e4m3_few_rows(Stream& stream, const CodeParams& params);
+void multiply_e4m3_tiles(Stream& stream, const CodeParams& params, CodeBlocks blocks);
 
 }  // namespace caption::kernels::cuda

@@ -1,5 +1,6 @@
 // x in the form in which kernels multiply it by codes: rounded to 16 bits, in the order of the
-// packed columns, with the sums of groups; or rounded to 8 bits, a scale per row.
+// packed columns, with the sums of groups; or rounded to integers or e4m3 numbers of 8 bits, a
+// scale per row.
 //
 // Traffic  x once in (to 8 bits: twice, the second time from L1 or L2), 2 bytes or 1 per column
 // out. Measured on no GPU.
@@ -8,6 +9,7 @@
 #include "kernels/cuda/code_layout.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
+#include "tensor/e4m3.h"
 
 namespace caption::kernels::cuda {
 namespace {
@@ -93,7 +95,33 @@ struct RoundRows {
   }
 };
 
-// A block per row. The arithmetic is that of the CPU's Tier::to_int8().
+// How numbers of a row become codes of 8 bits. Magnitudes are at most kLargest, but for a rounding.
+struct IntegerCodes {
+  static constexpr float kLargest = 127;  // as the CPU's Tier::to_int8()
+  static CAPTION_DEVICE Packed<std::uint8_t, kPack> rounded(const Packed<float, kPack>& x) {
+    Packed<std::uint8_t, kPack> codes;
+    for (int i = 0; i < kPack; ++i) {
+      codes.x[i] = static_cast<std::uint8_t>(nearest_integer(x.x[i]));
+    }
+    return codes;
+  }
+};
+// Before sm_89 the launch ends with an error.
+struct E4M3Codes {
+  static constexpr float kLargest = kLargestE4M3;
+  static CAPTION_DEVICE Packed<std::uint8_t, kPack> rounded(const Packed<float, kPack>& x) {
+    Packed<std::uint8_t, kPack> codes;
+    for (int i = 0; i < kPack; i += 2) {
+      const std::uint32_t pair = e4m3_pair_of_floats(x.x[i], x.x[i + 1]);
+      codes.x[i] = static_cast<std::uint8_t>(pair);
+      codes.x[i + 1] = static_cast<std::uint8_t>(pair >> 8);
+    }
+    return codes;
+  }
+};
+
+// A block per row.
+template <class Codes>
 struct QuantiseRows {
   static constexpr int kThreads = kThreadsOfRows;
   using Params = RowsParams;
@@ -108,21 +136,21 @@ struct QuantiseRows {
     const bool is_finite = bits < 0x7F800000u;
     const float largest = float_of_bits(bits);
     float inverse = 0;
-    if (is_finite && largest > kSmallestMagnitude) inverse = divide(127.0F, largest);
-    auto* const to = static_cast<std::int8_t*>(p.to) + std::int64_t{block_x()} * p.packed_columns;
+    if (is_finite && largest > kSmallestMagnitude) inverse = divide(Codes::kLargest, largest);
+    auto* const to = static_cast<std::uint8_t*>(p.to) + std::int64_t{block_x()} * p.packed_columns;
     for (int packed = thread_index() * kPack; packed < p.packed_columns;
          packed += kThreadsOfRows * kPack) {
-      Packed<std::int8_t, kPack> codes = {};
+      Packed<std::uint8_t, kPack> codes = {};
       if (is_finite) {
-        const Packed<float, kPack> columns = load_columns(p, row, packed);
-        for (int i = 0; i < kPack; ++i) {
-          codes.x[i] = static_cast<std::int8_t>(nearest_integer(columns.x[i] * inverse));
-        }
+        Packed<float, kPack> columns = load_columns(p, row, packed);
+        for (int i = 0; i < kPack; ++i) columns.x[i] *= inverse;
+        codes = Codes::rounded(columns);
       }
-      store(reinterpret_cast<Packed<std::int8_t, kPack>*>(to + packed), codes);
+      store(reinterpret_cast<Packed<std::uint8_t, kPack>*>(to + packed), codes);
     }
     if (thread_index() == 0) {
-      store(p.scales + block_x(), is_finite ? divide(largest, 127.0F) : float_of_bits(0x7FC00000u));
+      const float scale = is_finite ? divide(largest, Codes::kLargest) : float_of_bits(0x7FC00000u);
+      store(p.scales + block_x(), scale);
     }
   }
 
@@ -162,7 +190,7 @@ Places places_of(const CodeShape& shape, std::int64_t rows) {
   const auto aligned = [](std::int64_t bytes) {
     return static_cast<std::size_t>((bytes + 63) / 64 * 64);
   };
-  const bool is_8_bit = has_integer_products(shape.kind);
+  const bool is_8_bit = has_8_bit_inputs(shape.kind);
   const std::size_t x = aligned(rows * shape.packed_columns() * (is_8_bit ? 1 : 2));
   const std::int64_t sums =
       shape.has_offsets ? divide_up(rows, std::int64_t{8}) * shape.num_groups * 8 * 4 : 0;
@@ -197,7 +225,6 @@ CodedRows code_rows(Stream& stream, ConstView x, const PackedCodes& weight, std:
   const CodeShape& shape = weight.shape;
   CAPTION_CHECK(x.shape() == (Shape{x.dim(0), shape.num_columns}), "code_rows: x is not [M, K]");
   const Places places = places_of(shape, x.dim(0));
-  const bool is_8_bit = has_integer_products(shape.kind);
   RowsParams params{.x = numbers_of(x),
                     .x_stride = x.row_stride(),
                     .column_order = weight.column_order,
@@ -209,9 +236,14 @@ CodedRows code_rows(Stream& stream, ConstView x, const PackedCodes& weight, std:
                     .to = scratch,
                     .group_sums = nullptr,
                     .scales = nullptr};
-  if (is_8_bit) {
+  if (has_8_bit_inputs(shape.kind)) {
     params.scales = reinterpret_cast<float*>(scratch + places.scales);
-    launch<QuantiseRows>(stream, {.x = static_cast<unsigned>(params.rows)}, params);
+    const Grid grid{.x = static_cast<unsigned>(params.rows)};
+    if (shape.kind == CodeKind::kE4M3) {
+      launch<QuantiseRows<E4M3Codes>>(stream, grid, params);
+    } else {
+      launch<QuantiseRows<IntegerCodes>>(stream, grid, params);
+    }
   } else {
     if (shape.has_offsets)
       params.group_sums = reinterpret_cast<float*>(scratch + places.group_sums);

@@ -5,17 +5,20 @@
 //   kInt4    codes of 4 bits in groups of columns: 0 .. 15 for the integers -8 .. 7
 //   kTable4  codes of 4 bits in groups of columns: places in a codebook of 16 numbers
 //   kInt8A8  codes of 8 bits with a scale per row; x is rounded to 8 bits
+//   kE4M3    floating-point numbers of 8 bits (tensor/e4m3.h) with a scale per row; x is rounded to
+//            such numbers, with a scale per row; on GPUs of compute capability 8.9 and later
 //   kInt4A8  codes of 4 bits with an integer step and base per group and a scale per row; x is
 //            rounded to 8 bits
 //
 // Columns  a group is padded with columns of zeros to a multiple of 16 (kInt8) or 32: the "packed"
-//          columns. The forms of x below have them too.
+//          columns; of kE4M3 all columns are one group, which is padded to a multiple of 64. The
+//          forms of x below have them too.
 // Tiles    tiles[n / 16][k / tile columns][lane]   16 bytes: the codes of a lane, of the features
 //          n .. n + 15 and 32 (8 bits) or 64 (4 bits) packed columns (kernels/cuda/code_layout.cuh)
 // Numbers  of kInt8, kInt4 and kTable4  [n / 16][group][8] the scales of the features f and f + 8,
 //          and then their offsets if there are any, f32;
 //          of kInt4A8  [n / 16][group][8] the step and base of f, the step and base of f + 8, u8
-// Rows     of kInt8A8 and kInt4A8  [n / 16][16] the scale of a feature, f32
+// Rows     of kInt8A8, kE4M3 and kInt4A8  [n / 16][16] the scale of a feature, f32
 // Missing features have zeros everywhere.
 #pragma once
 
@@ -28,14 +31,23 @@
 
 namespace caption::kernels::cuda {
 
-enum class CodeKind { kInt8, kInt4, kTable4, kInt8A8, kInt4A8 };
+enum class CodeKind { kInt8, kInt4, kTable4, kInt8A8, kInt4A8, kE4M3 };
 
 constexpr bool has_4_bits(CodeKind kind) {
-  return kind != CodeKind::kInt8 && kind != CodeKind::kInt8A8;
+  return kind != CodeKind::kInt8 && kind != CodeKind::kInt8A8 && kind != CodeKind::kE4M3;
 }
-// Whether x is rounded to 8 bits and products are integers.
+// Whether x is rounded to integers of 8 bits and products are integers.
 constexpr bool has_integer_products(CodeKind kind) {
   return kind == CodeKind::kInt8A8 || kind == CodeKind::kInt4A8;
+}
+
+// Whether x is rounded to 8 bits, and rows of x and of the matrix have a scale.
+constexpr bool has_8_bit_inputs(CodeKind kind) {
+  return has_integer_products(kind) || kind == CodeKind::kE4M3;
+}
+// Whether a row of the matrix is one group, whose scale is in CodeShape's rows.
+constexpr bool has_whole_rows(CodeKind kind) {
+  return kind == CodeKind::kInt8A8 || kind == CodeKind::kE4M3;
 }
 
 // Extents of a matrix of codes, made by make_code_shape().
@@ -44,7 +56,7 @@ struct CodeShape {
   bool has_offsets = false;
   int num_features = 0;   // N
   int num_columns = 0;    // K
-  int group_columns = 0;  // columns of a group, at most 128; kInt8A8: K
+  int group_columns = 0;  // columns of a group, at most 128; of whole rows K
   int num_groups = 0;
   int packed_group = 0;  // group_columns and the zeros after them
   int tile_columns = 0;
@@ -57,7 +69,7 @@ struct CodeShape {
   std::int64_t tiles_bytes() const { return std::int64_t{512} * tile_rows * tiles_per_row; }
   std::int64_t numbers_bytes() const { return std::int64_t{group_bytes} * tile_rows * num_groups; }
   std::int64_t rows_bytes() const {
-    return has_integer_products(kind) ? std::int64_t{64} * tile_rows : 0;
+    return has_8_bit_inputs(kind) ? std::int64_t{64} * tile_rows : 0;
   }
 };
 
@@ -66,6 +78,24 @@ struct CodeShape {
 // Error(kInternal) for other groups and for more than 131,072 columns.
 CodeShape make_code_shape(CodeKind kind, std::int64_t num_features, std::int64_t num_columns,
                           std::int64_t group_columns, bool has_offsets);
+
+// Columns of a step of sums of e4m3 products: tensor cores sum a step from 0, and steps are added
+// in f32. Those of compute capability 8.9 keep 13 fractional bits of a sum; with S the sum of a
+// step's magnitudes its error is at most 2^-13 * (4 * 17 + 4) S < 0.009 S, where the rounding of a
+// factor alone changes products by up to 2^-4 = 0.06 of theirs.
+inline constexpr int kE4M3StepColumns = 64;
+// Columns of a slice, whose steps are added from 0; slices are added in their order. Of few columns
+// each of the four warps that share them has a slice.
+constexpr int e4m3_slice_columns(int packed_columns) {
+  constexpr int kMost = 1024;
+  const int quarter =
+      (packed_columns + 4 * kE4M3StepColumns - 1) / (4 * kE4M3StepColumns) * kE4M3StepColumns;
+  return quarter < kMost ? quarter : kMost;
+}
+
+// Whether the kernels of this build multiply e4m3 numbers on a GPU of this compute capability;
+// unknown ones (0) count as new. On 8.9 it takes a build by a CUDA toolkit from 12.4 on.
+bool has_e4m3_products(int compute_capability);
 
 // A matrix of codes in device memory.
 struct PackedCodes {
@@ -82,7 +112,7 @@ struct PackedCodes {
 // several of a CodeShape's.
 struct StoredCodeRows {
   const std::uint8_t* codes = nullptr;  // [count, row_bytes]
-  const float* scales = nullptr;        // [count, groups], or [count] of the kinds with integers
+  const float* scales = nullptr;        // [count, groups], or [count] of has_8_bit_inputs()
   const float* offsets = nullptr;       // [count, groups], or null
   const std::uint8_t* steps = nullptr;  // [count, groups], or null
   const std::uint8_t* bases = nullptr;  // as steps

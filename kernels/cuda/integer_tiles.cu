@@ -104,7 +104,10 @@ struct IntegerTiles {
     }
     wait_copies<0>();
     Sums<S> scaled;
-    scale_sums(p, place, sums, scaled);
+    const auto sum_of = [&sums](int i, int g, int e) {
+      return static_cast<float>(sums[i][g].sum[e]);
+    };
+    scale_sums<S>(p, place, sum_of, scaled);
     if (p.is_swiglu) {
       store_sums<S, 2>(p.parts, p.rows, place, shared.exchange, scaled);
     } else {
@@ -272,40 +275,6 @@ struct IntegerTiles {
       of.bases[half] = (four >> (half * 16 + 8) & 255u) * 0x01010101u;
     }
     return of;
-  }
-
-  static CAPTION_DEVICE void scale_sums(const CodeParams& p, const BlockPlace& place,
-                                        const IntegerSums& sums, Sums<S>& scaled) {
-    float of_rows[S::kGroups][2];
-    CAPTION_UNROLL
-    for (int g = 0; g < S::kGroups; ++g) {
-      CAPTION_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int group = row_warp() * S::kGroups + g;
-        const int row = place.first_row + group * 8 + lane_index() % 4 * 2 + half;
-        of_rows[g][half] = row < p.rows ? load(p.x_scales + row) : 0;
-      }
-    }
-    CAPTION_UNROLL
-    for (int i = 0; i < S::kTiles; ++i) {
-      const int block_tile = feature_warp() * S::kTiles + i;
-      const auto& part = p.parts.part[place.part + block_tile % operands_of(p)];
-      const int first = (place.first_tile + block_tile / operands_of(p)) * kTileSize;
-      float of_features[2] = {};
-      CAPTION_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        if (first >= part.output.features) continue;
-        of_features[half] = load(part.weight.rows + first + lane_index() / 4 + half * 8);
-      }
-      CAPTION_UNROLL
-      for (int g = 0; g < S::kGroups; ++g) {
-        CAPTION_UNROLL
-        for (int e = 0; e < 4; ++e) {
-          scaled[i][g].sum[e] =
-              static_cast<float>(sums[i][g].sum[e]) * (of_rows[g][e % 2] * of_features[e / 2]);
-        }
-      }
-    }
   }
 };
 

@@ -226,11 +226,12 @@ CodeOperand operand_of(const Weight& weight) {
 }
 
 CodeParams code_params(const DenseLayer& layer, const CodeShape& shape, const CodedRows& x) {
-  const bool has_groups = shape.kind != CodeKind::kInt8A8;
-  const int step_columns = has_integer_products(shape.kind) ? 32 : 16;
+  const bool has_groups = !has_whole_rows(shape.kind);
+  const int step_columns = has_8_bit_inputs(shape.kind) ? 32 : 16;
   const int slice_unit =
       has_groups ? std::lcm(shape.packed_group, shape.tile_columns) : shape.tile_columns;
-  const int slice = std::max(kSliceColumns / slice_unit, 1) * slice_unit;
+  int slice = std::max(kSliceColumns / slice_unit, 1) * slice_unit;
+  if (shape.kind == CodeKind::kE4M3) slice = e4m3_slice_columns(shape.packed_columns());
   const int group_steps = shape.packed_group / step_columns;
   return {.parts = parts_of(layer, 16, operand_of),
           .x = static_cast<const std::byte*>(x.x),
@@ -259,7 +260,10 @@ void multiply_codes(Stream& stream, const DenseLayer& layer, CodeBlocks blocks) 
   const bool is_integer = has_integer_products(kind);
   const bool is_few = blocks == CodeBlocks::kAsNeeded ? params.rows <= kMostCodeRows
                                                       : blocks == CodeBlocks::kFewRows;
-  if (!is_few) {
+  if (kind == CodeKind::kE4M3) {
+    if (is_few) return multiply_e4m3_few_rows(stream, params);
+    multiply_e4m3_tiles(stream, params, blocks);
+  } else if (!is_few) {
     const auto multiply = is_integer ? multiply_integer_tiles : multiply_code_tiles;
     multiply(stream, params, kind, first.dtype, blocks);
   } else if (is_integer) {

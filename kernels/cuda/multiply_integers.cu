@@ -43,7 +43,7 @@ struct MultiplyIntegers {
       add_warps(shared, sums, pass);
     }
     wait_copies<0>();
-    store_totals(p, work, shared);
+    store_scaled(p, work, shared.totals);
   }
 
   static CAPTION_DEVICE void multiply_slice(const Params& p, Ring& ring, int begin, int end,
@@ -118,30 +118,6 @@ struct MultiplyIntegers {
       shared.totals[pass][g][e][lane_index()] = total;
     }
     sync_block();
-  }
-
-  // A warp stores the elements that it added.
-  static CAPTION_DEVICE void store_totals(const Params& p, const CodeWork& work,
-                                          const Shared& shared) {
-    const int e = warp_index();
-    const int feature = work.tile_row * 16 + lane_index() / 4 + e / 2 * 8;
-    const auto& part = p.parts.part[work.first_part];
-    if (feature >= part.output.features) return;
-    for (int g = 0; g < kRowGroups; ++g) {
-      const int row = (block_y() * kRowGroups + g) * 8 + lane_index() % 4 * 2 + e % 2;
-      if (row >= p.rows) return;
-      const float x_scale = load(p.x_scales + row);
-      const auto scaled = [&](const CodeOperand& of, int pass) {
-        const std::int32_t total = shared.totals[pass][g][e][lane_index()];
-        return static_cast<float>(total) * (x_scale * load(of.rows + feature));
-      };
-      if (p.is_swiglu) {
-        const float up = scaled(p.parts.part[1].weight, 1);
-        store_swiglu(part.output, p.parts.part[1].output, row, feature, scaled(part.weight, 0), up);
-      } else {
-        store_sum(part.output, row, feature, scaled(part.weight, 0));
-      }
-    }
   }
 };
 

@@ -164,9 +164,7 @@ struct UnpackRows {
     const std::uint32_t code = code_at(from, row, packed);
     const std::int64_t pair =
         (std::int64_t{row / 16} * shape.num_groups + packed / shape.packed_group) * 8 + row % 8;
-    if (shape.kind == CodeKind::kInt8A8) {
-      return load(from.rows + row) * static_cast<float>(static_cast<std::int8_t>(code));
-    }
+    if (has_whole_rows(shape.kind)) return load(from.rows + row) * number_of(from, code);
     if (shape.kind == CodeKind::kInt4A8) {
       const auto* const step =
           static_cast<const std::uint8_t*>(from.numbers) + pair * 4 + row / 8 % 2 * 2;
@@ -181,7 +179,11 @@ struct UnpackRows {
 
   // The number that a code stands for, before scaling.
   static CAPTION_DEVICE float number_of(const PackedCodes& from, std::uint32_t code) {
-    if (from.shape.kind == CodeKind::kInt8) {
+    if (from.shape.kind == CodeKind::kE4M3) {
+      // The bits of a float of the same fraction whose exponent has another bias: 127 - 7 more.
+      return float_of_bits((code & 0x80u) << 24 | (code & 0x7Fu) << 20) * 0x1p120F;
+    }
+    if (!has_4_bits(from.shape.kind)) {
       return static_cast<float>(static_cast<std::int8_t>(code));
     }
     if (from.shape.kind == CodeKind::kInt4) return static_cast<float>(static_cast<int>(code) - 8);
@@ -195,6 +197,7 @@ void launch_tiles(Stream& stream, const PackParams& params) {
     case CodeKind::kInt8: return launch<PackTiles<CodeKind::kInt8>>(stream, grid, params);
     case CodeKind::kInt4: return launch<PackTiles<CodeKind::kInt4>>(stream, grid, params);
     case CodeKind::kTable4: return launch<PackTiles<CodeKind::kTable4>>(stream, grid, params);
+    case CodeKind::kE4M3:  // as kInt8A8
     case CodeKind::kInt8A8: return launch<PackTiles<CodeKind::kInt8A8>>(stream, grid, params);
     case CodeKind::kInt4A8: return launch<PackTiles<CodeKind::kInt4A8>>(stream, grid, params);
   }
@@ -212,8 +215,8 @@ CodeShape make_code_shape(CodeKind kind, std::int64_t num_features, std::int64_t
                 "codes of " + std::to_string(num_columns) + " columns in groups of " +
                     std::to_string(group_columns));
   std::int64_t group = std::min(group_columns, num_columns);
-  if (kind != CodeKind::kInt8A8) group = std::min(group, kMostGroup);
-  const int unit = kind == CodeKind::kInt8 ? 16 : 32;
+  if (!has_whole_rows(kind)) group = std::min(group, kMostGroup);
+  const int unit = kind == CodeKind::kE4M3 ? 64 : kind == CodeKind::kInt8 ? 16 : 32;
   CodeShape shape{.kind = kind,
                   .has_offsets = has_offsets,
                   .num_features = static_cast<int>(num_features),
@@ -225,7 +228,7 @@ CodeShape make_code_shape(CodeKind kind, std::int64_t num_features, std::int64_t
   shape.tile_columns = has_4_bits(kind) ? 64 : 32;
   shape.tile_rows = count(shape.num_features, 16);
   shape.tiles_per_row = count(shape.num_groups * shape.packed_group, shape.tile_columns);
-  if (kind != CodeKind::kInt8A8) shape.group_bytes = has_offsets ? 128 : 64;
+  if (!has_whole_rows(kind)) shape.group_bytes = has_offsets ? 128 : 64;
   if (kind == CodeKind::kInt4A8) shape.group_bytes = 32;
   return shape;
 }
@@ -240,11 +243,11 @@ void pack_code_rows(Stream& stream, const StoredCodeRows& from, const PackedCode
                     .rows = const_cast<float*>(to.rows),
                     .count = tile_rows * shape.tiles_per_row * 32};
   launch_tiles(stream, params);
-  if (has_integer_products(shape.kind)) {
+  if (has_8_bit_inputs(shape.kind)) {
     params.count = tile_rows * 16;
     launch<PackRows>(stream, {.x = count_blocks(params.count)}, params);
   }
-  if (shape.kind == CodeKind::kInt8A8) return;
+  if (has_whole_rows(shape.kind)) return;
   params.count = tile_rows * 16 * shape.num_groups;
   launch<PackGroups>(stream, {.x = count_blocks(params.count)}, params);
 }

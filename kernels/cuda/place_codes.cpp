@@ -36,6 +36,13 @@ CodeKind kind_of(MatrixFormat format, const QuantisedMatrix& matrix) {
                   "place_quantised: rows of 8 bits have one scale and no offset");
     return CodeKind::kInt8A8;
   }
+  CAPTION_CHECK(matrix.has_e4m3_codes == (format == MatrixFormat::kE4M3Row),
+                "place_quantised: e4m3_row, and no other format, has codes of e4m3");
+  if (format == MatrixFormat::kE4M3Row) {
+    CAPTION_CHECK(matrix.num_groups() == 1 && matrix.offsets.empty(),
+                  "place_quantised: rows of e4m3 have one scale and no offset");
+    return CodeKind::kE4M3;
+  }
   if (format == MatrixFormat::kInt4A8) {
     CAPTION_CHECK(
         matrix.is_4_bit() && !matrix.steps.empty() && matrix.group_columns <= kCutGroup,
@@ -145,10 +152,12 @@ bool CodesForm::is_like(const WeightForm& other) const {
 }
 
 std::string CodesForm::describe() const {
-  const std::string bits = has_4_bits(codes_.shape.kind) ? "4" : "8";
-  std::string text = "tiles of " + bits + " bits";
-  if (has_integer_products(codes_.shape.kind)) text += " for activations of 8 bits";
-  if (codes_.shape.kind != CodeKind::kInt8A8) {
+  const CodeKind kind = codes_.shape.kind;
+  std::string text = kind == CodeKind::kE4M3 ? "tiles of e4m3"
+                     : has_4_bits(kind)      ? "tiles of 4 bits"
+                                             : "tiles of 8 bits";
+  if (has_8_bit_inputs(kind)) text += " for activations of 8 bits";
+  if (!has_whole_rows(kind)) {
     text += " in groups of " + std::to_string(codes_.shape.group_columns) + " columns";
   }
   if (codes_.shape.has_offsets) text += " with offsets";
@@ -164,6 +173,7 @@ std::int64_t placed_code_bytes(std::int64_t num_features, std::int64_t num_colum
   switch (format) {
     case MatrixFormat::kInt8: return bytes(CodeKind::kInt8, 128, false);
     case MatrixFormat::kInt8Row: return bytes(CodeKind::kInt8A8, num_columns, false);
+    case MatrixFormat::kE4M3Row: return bytes(CodeKind::kE4M3, num_columns, false);
     case MatrixFormat::kInt4: return bytes(CodeKind::kInt4, 128, true);
     case MatrixFormat::kInt4A8: return bytes(CodeKind::kInt4A8, 128, false);
     case MatrixFormat::kNf4: return bytes(CodeKind::kTable4, 64, false);
@@ -180,6 +190,12 @@ Weight place_codes(Stream& stream, MatrixFormat format, std::int64_t num_feature
   PackedCodes codes{.shape =
                         make_code_shape(kind_of(format, sample), num_features, sample.num_columns,
                                         sample.group_columns, !sample.offsets.empty())};
+  if (codes.shape.kind == CodeKind::kE4M3 &&
+      !has_e4m3_products(stream.context().compute_capability)) {
+    throw Error(ErrorCode::kUnavailable,
+                "this GPU, or the CUDA toolkit that this program was built with (8.9 needs 12.4 or "
+                "later), has no products of e4m3; use --dtype w8a8");
+  }
   codes.dtype = dtype_of_products(stream.context());
   std::copy(sample.codebook.begin(), sample.codebook.end(), codes.codebook);
   const CodeShape& shape = codes.shape;
@@ -192,8 +208,8 @@ Weight place_codes(Stream& stream, MatrixFormat format, std::int64_t num_feature
   Tensor order;
   if (sample.column_order != nullptr) {
     CAPTION_CHECK(
-        !has_integer_products(shape.kind) && std::ssize(*sample.column_order) == shape.num_columns,
-        "place_quantised: a column order of another length, or of integers");
+        !has_8_bit_inputs(shape.kind) && std::ssize(*sample.column_order) == shape.num_columns,
+        "place_quantised: a column order of another length, or of inputs of 8 bits");
     const ConstView host(sample.column_order->data(), DType::kI32, {shape.num_columns});
     order = Tensor(DType::kI32, host.shape(), stream.device());
     const std::size_t bytes = order.size_bytes();

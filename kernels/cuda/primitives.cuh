@@ -44,8 +44,8 @@ struct FragmentC {
   float sum[4];  // rows g, g, g + 8, g + 8; columns 2t, 2t + 1, 2t, 2t + 1
 };
 
-// Operands of m16n8k32 with 8-bit integers, four to a register with the lowest column (of B: row)
-// in the lowest byte.
+// Operands of m16n8k32 with 8-bit integers or e4m3 numbers (tensor/e4m3.h), four to a register with
+// the lowest column (of B: row) in the lowest byte.
 struct FragmentA8 {
   std::uint32_t four[4];  // rows g, g + 8, g, g + 8; columns 4t, 4t, 4t + 16, 4t + 16
 };
@@ -263,6 +263,71 @@ CAPTION_DEVICE void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8
                  : "r"(a.four[part]), "r"(b.four[part / 2]));
   }
 }
+#endif
+
+// Whether the GPU multiplies e4m3 numbers (mma_e4m3()): compute capability 8.9 and later. The
+// assembler of toolkits before CUDA 12.4 (PTX ISA 8.4) does not know the product of 8.9. A kernel
+// for such GPUs calls stop() elsewhere and compiles nothing else:
+//   if constexpr (!kHasE4M3) { stop(); } else { ... }
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 890 || \
+    (__CUDA_ARCH__ < 900 && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1204)
+inline constexpr bool kHasE4M3 = false;
+#else
+inline constexpr bool kHasE4M3 = true;
+#endif
+// Ends the launch with an error.
+CAPTION_DEVICE void stop() { __trap(); }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+// The e4m3 codes of two numbers, to nearest, ties to even, with `low` in the lower byte; magnitudes
+// beyond 448 become 448.
+CAPTION_DEVICE std::uint16_t e4m3_pair_of_floats(float low, float high) {
+  std::uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+// The two numbers of e4m3 codes as f16, exactly.
+CAPTION_DEVICE std::uint32_t f16_pair_of_e4m3(std::uint32_t pair) {
+  std::uint32_t wide;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(wide) : "h"(static_cast<std::uint16_t>(pair)));
+  return wide;
+}
+#endif
+
+// c [16, 8] += a [16, 32] * b [32, 8] with e4m3 numbers. Tensor cores of 8.9 keep 13 fractional
+// bits of the sum (tests/support/cuda/tensor_core.h). Those of 9.0 multiply e4m3 by wgmma alone, so
+// that there the numbers are widened to f16 for two steps of k = 16.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+CAPTION_DEVICE void mma_e4m3(FragmentC& c, const FragmentA8& a, const FragmentB8& b) {
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+    FragmentA wide_a;
+    FragmentB wide_b;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int shift = 16 * half;
+      wide_a.pair[2 * half] = f16_pair_of_e4m3(a.four[2 * step] >> shift);
+      wide_a.pair[2 * half + 1] = f16_pair_of_e4m3(a.four[2 * step + 1] >> shift);
+      wide_b.pair[half] = f16_pair_of_e4m3(b.four[step] >> shift);
+    }
+    mma_f16(c, wide_a, wide_b);
+  }
+}
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+CAPTION_DEVICE void mma_e4m3(FragmentC& c, const FragmentA8& a, const FragmentB8& b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c.sum[0]), "+f"(c.sum[1]), "+f"(c.sum[2]), "+f"(c.sum[3])
+      : "r"(a.four[0]), "r"(a.four[1]), "r"(a.four[2]), "r"(a.four[3]), "r"(b.four[0]),
+        "r"(b.four[1]));
+}
+#else
+CAPTION_DEVICE std::uint16_t e4m3_pair_of_floats(float, float) {
+  stop();
+  return 0;
+}
+CAPTION_DEVICE void mma_e4m3(FragmentC&, const FragmentA8&, const FragmentB8&) { stop(); }
 #endif
 
 // ---- arithmetic ----

@@ -184,6 +184,7 @@ std::int64_t placed_bytes(Cuda, const Context& /*context*/, std::int64_t num_fea
       return static_cast<std::int64_t>(cuda::tiles_bytes(num_features, num_columns));
     case MatrixFormat::kInt8:
     case MatrixFormat::kInt8Row:
+    case MatrixFormat::kE4M3Row:
     case MatrixFormat::kInt4:
     case MatrixFormat::kInt4A8:
     case MatrixFormat::kNf4: return cuda::placed_code_bytes(num_features, num_columns, format);

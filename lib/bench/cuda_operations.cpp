@@ -10,6 +10,7 @@
 #include "bench/cuda_prediction.h"
 #include "bench/internal/attention_work.h"
 #include "bench/internal/cuda_codes.h"
+#include "bench/internal/cuda_fp8.h"
 #include "bench/internal/cuda_integers.h"
 #include "bench/internal/kernel_record.h"
 #include "bench/profile_report.h"
@@ -93,10 +94,11 @@ class Counter {
   // A dense layer of `rows` rows of f32.
   void multiply(const std::string& operation, std::int64_t rows, const DenseShape& layer,
                 std::int64_t calls) {
-    const CudaWork call = has_integer_products(layer.format) ? launch_integers(card_, rows, layer)
-                          : has_codes(layer.format)          ? launch_codes(card_, rows, layer)
-                          : rows <= kMostFewRows             ? launch_few_rows(rows, layer)
-                                                             : launch_tile_gemm(rows, layer);
+    const CudaWork call = layer.format == MatrixFormat::kE4M3Row ? launch_fp8(card_, rows, layer)
+                          : has_integer_products(layer.format) ? launch_integers(card_, rows, layer)
+                          : has_codes(layer.format)            ? launch_codes(card_, rows, layer)
+                          : rows <= kMostFewRows               ? launch_few_rows(rows, layer)
+                                                               : launch_tile_gemm(rows, layer);
     CudaWork work{.operation = operation, .kernel = call.kernel};
     work.bytes_in_flight = call.bytes_in_flight;
     work.product_flops = call.product_flops;

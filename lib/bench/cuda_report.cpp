@@ -120,7 +120,12 @@ std::string prediction_table(std::string_view card_name, const std::string& subj
                              const model::DecoderSpec& shape, weights::WeightFormat weights) {
   const CudaCard& card = require_card(card_name);
   const MatrixFormat format = matrix_format(weights, weights::Role::kDecoderLinear);
-  const bool is_quantised = has_codes(format) || has_integer_products(format);
+  const Context context{.device = Device::kCuda, .compute_capability = card.architecture};
+  if (const auto obstacle = weights::find_obstacle(context, weights)) {
+    throw Error(ErrorCode::kUnavailable, *obstacle);
+  }
+  const bool is_quantised =
+      has_codes(format) || has_integer_products(format) || format == MatrixFormat::kE4M3Row;
   std::string text =
       title(card, subject, is_quantised ? std::string(weights::describe(weights)) : "16-bit");
   for (const CudaStep& step : predicted_steps()) {

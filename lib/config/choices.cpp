@@ -14,6 +14,7 @@ weights::WeightFormat named_format(WeightFormat choice) {
     case WeightFormat::kInt4: return Held::kInt4;
     case WeightFormat::kNf4: return Held::kNf4;
     case WeightFormat::kW8A8: return Held::kW8A8;
+    case WeightFormat::kFp8: return Held::kFp8;
     case WeightFormat::kW4A8: return Held::kW4A8;
     case WeightFormat::kInt4Head4: return Held::kInt4Head4;
     case WeightFormat::kW4A8Head4: return Held::kW4A8Head4;

@@ -32,6 +32,7 @@ inline constexpr std::array kWeightFormats = {
     Choice<WeightFormat>{WeightFormat::kInt4, "int4"},
     Choice<WeightFormat>{WeightFormat::kNf4, "nf4"},
     Choice<WeightFormat>{WeightFormat::kW8A8, "w8a8"},
+    Choice<WeightFormat>{WeightFormat::kFp8, "fp8"},
     Choice<WeightFormat>{WeightFormat::kW4A8, "w4a8"},
     Choice<WeightFormat>{WeightFormat::kInt4Head4, "int4-head4"},
     Choice<WeightFormat>{WeightFormat::kW4A8Head4, "w4a8-head4"},

@@ -25,6 +25,11 @@ void set_cuda(plan::PlanInput& input) {
   input.fixed_bytes = kContextBytes;
 }
 
+double flops_per_s(const plan::Card& card, weights::WeightFormat format) {
+  if (format == weights::WeightFormat::kFp8) return card.fp8_flops_per_s;
+  return plan::has_8_bit_activations(format) ? card.int8_flops_per_s : card.flops_per_s;
+}
+
 }  // namespace
 
 plan::PlanInput plan_input(const Preset& preset, const Context& context,
@@ -67,9 +72,9 @@ void set_card(const plan::Card& card, plan::PlanInput& input) {
   set_cuda(input);
   input.device_name = card.name;
   input.memory_bytes = card.memory_bytes;
+  input.compute_capability = card.compute_capability;
   input.rates = {.bytes_per_s = card.bytes_per_s,
-                 .flops_per_s = plan::has_8_bit_activations(input.weights) ? card.int8_flops_per_s
-                                                                           : card.flops_per_s,
+                 .flops_per_s = flops_per_s(card, input.weights),
                  .source = "data sheet of an " + std::string(card.name)};
 }
 
@@ -77,6 +82,14 @@ void set_card(const CudaDevice& device, plan::PlanInput& input) {
   set_cuda(input);
   input.device_name = device.name;
   input.memory_bytes = device.memory_bytes;
+  input.compute_capability = 10 * device.compute_major + device.compute_minor;
+}
+
+std::optional<std::string> find_format_obstacle(const plan::PlanInput& input) {
+  const bool is_card = input.device == plan::PlanDevice::kCard;
+  return weights::find_obstacle({.device = is_card ? Device::kCuda : Device::kCpu,
+                                 .compute_capability = input.compute_capability},
+                                input.weights);
 }
 
 void limit_host_pages(const Preset& preset, const Machine& machine, plan::PlanInput& input) {

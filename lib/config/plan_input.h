@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "backend/context.h"
 #include "backend/machine.h"
@@ -30,6 +31,9 @@ void set_prompt(const PromptTokens& tokens, plan::PlanInput& input);
 // weights, or to a CUDA device that this machine has; the rates of such a device are not known.
 void set_card(const plan::Card& card, plan::PlanInput& input);
 void set_card(const CudaDevice& device, plan::PlanInput& input);
+
+// Returns why the input's device cannot multiply by its format of weights (weights/format.h).
+std::optional<std::string> find_format_obstacle(const plan::PlanInput& input);
 
 // Limits the host's memory for evicted pages as a run on the GPUs of this machine does.
 void limit_host_pages(const Preset& preset, const Machine& machine, plan::PlanInput& input);

@@ -40,6 +40,7 @@ enum class WeightFormat {
   kInt4,
   kNf4,
   kW8A8,
+  kFp8,
   kW4A8,
   kInt4Head4,
   kW4A8Head4,

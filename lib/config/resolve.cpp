@@ -103,6 +103,11 @@ void require_available(const Preset& preset, bool has_cuda_kernels) {
                                            ", which this build does not have; " + way_out(preset));
 }
 
+void require_products(const Context& context, const QuantizationSection& quantization) {
+  const auto obstacle = weights::find_obstacle(context, weight_format(quantization));
+  if (obstacle.has_value()) throw Error(ErrorCode::kUnavailable, *obstacle);
+}
+
 namespace {
 
 void require_self_drafts(const Preset& preset) {
@@ -192,6 +197,7 @@ void apply_max_pixels(const VideoSection& video, model::Blueprint& blueprint) {
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
                                                 const Locations& locations,
                                                 const OpenChoices& choices) {
+  require_products(context, preset.quantization);
   if (preset.video.max_pixels == 0) {
     return open_with_own_limits(context, preset, locations, choices);
   }

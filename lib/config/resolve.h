@@ -35,6 +35,10 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
 // Throws Error(kUnavailable) listing all of them in one sentence.
 void require_available(const Preset& preset, bool has_cuda_kernels);
 
+// Throws Error(kUnavailable) where the device of `context` cannot multiply by weights of the
+// format.
+void require_products(const Context& context, const QuantizationSection& quantization);
+
 // Throws Error(kUsage) for options that contradict each other.
 void require_consistent(const Preset& preset);
 
@@ -52,8 +56,8 @@ struct OpenChoices {
 void apply_max_pixels(const VideoSection& video, model::Blueprint& blueprint);
 
 // Opens the preset's model or composed model, with its adapters, for `context`; paths are resolved
-// by find_model(). Throws Error: kBadModel, kUnavailable; kUsage for the adapters that
-// adapter_sources() refuses, and as apply_max_pixels().
+// by find_model(). Throws Error: kBadModel, kUnavailable, also as require_products(); kUsage for
+// the adapters that adapter_sources() refuses, and as apply_max_pixels().
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
                                                 const Locations& locations,
                                                 const OpenChoices& choices = {});

@@ -137,10 +137,12 @@ std::optional<Error> find_rounded_codes(const QuantizationSection& quantization,
                                         const model::Blueprint& blueprint) {
   if (quantization.requantize) return std::nullopt;
   for (const model::Parameter& parameter : blueprint.parameters) {
-    if (!parameter.codes) continue;
+    const weights::WeightFormat format = weight_format(quantization);
+    const bool takes_e4m3 = format == weights::WeightFormat::kFp8 && parameter.e4m3;
+    const auto& codes = takes_e4m3 ? parameter.e4m3 : parameter.codes;
+    if (!codes) continue;
     try {
-      weights::require_kept_codes(weight_format(quantization), *parameter.codes,
-                                  blueprint.name + ": tensor " + parameter.name);
+      weights::require_kept_codes(format, *codes, blueprint.name + ": tensor " + parameter.name);
     } catch (const Error& error) {
       return error;
     }

@@ -7,6 +7,7 @@
 #include "base/join.h"
 #include "base/log.h"
 #include "config/choices.h"
+#include "config/plan_input.h"
 #include "config/resolve.h"
 #include "config/resources.h"
 #include "model/file_codes.h"
@@ -63,6 +64,12 @@ bool can_be_loaded(const QuantizationSection& quantization, const model::Bluepri
   return false;
 }
 
+// Whether the planned device multiplies by weights of the format.
+bool has_products(RunPlanner& planner, WeightFormat choice) {
+  const bool has_on_cpu = !weights::find_obstacle(Context{}, named_format(choice)).has_value();
+  return has_on_cpu || !find_format_obstacle(planner.input(choice)).has_value();
+}
+
 }  // namespace
 
 plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha256>& model_hash) {
@@ -74,6 +81,7 @@ plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha2
     QuantizationSection quantization = planner.preset().quantization;
     quantization.weights = choice.value;
     const bool has_row = choice.value != WeightFormat::kAuto &&
+                         has_products(planner, choice.value) &&
                          can_be_loaded(quantization, run.found.blueprint, left_out);
     if (!has_row) continue;
     plan::PlanInput input = planner.input(choice.value);

@@ -50,6 +50,8 @@ struct Parameter {
   // Set if the file holds the matrix as codes, which are kept in every format that it can be held
   // in.
   std::optional<weights::StoredCodes> codes = {};
+  // Set if the file holds a matrix of the decoder as e4m3 numbers (weights::Source::e4m3_of()).
+  std::optional<weights::StoredCodes> e4m3 = {};
   // The dtype in the file, if it is another than that of the group.
   std::optional<DType> stored = {};
 

@@ -45,6 +45,7 @@ kernels::Weight place_in(Stream& stream, ConstView rows, MatrixFormat format) {
     case MatrixFormat::kBF16: return kernels::place_bf16(stream, rows);
     case MatrixFormat::kInt8:
     case MatrixFormat::kInt8Row:
+    case MatrixFormat::kE4M3Row:
     case MatrixFormat::kInt4:
     case MatrixFormat::kInt4A8:
     case MatrixFormat::kNf4:
@@ -106,6 +107,14 @@ std::optional<weights::StoredCodes> find_codes(const weights::Source& source,
   const bool is_multiplied =
       role == Role::kHead || role == Role::kDecoderLinear || role == Role::kEncoderLinear;
   return is_multiplied ? source.codes_of(where.name) : std::nullopt;
+}
+
+// Only kFp8 multiplies by the numbers of e4m3 as codes.
+void take_e4m3(Blueprint& stored, weights::WeightFormat format) {
+  if (format != weights::WeightFormat::kFp8) return;
+  for (Parameter& parameter : stored.parameters) {
+    if (parameter.e4m3) parameter.codes = parameter.e4m3;
+  }
 }
 
 // Lets the codes that the format does not keep be read as numbers.
@@ -194,6 +203,7 @@ void find_stored_codes(Blueprint& blueprint, const weights::Source& source, std:
     }
     const StoredName where = names.of(parameter);
     parameter.codes = find_codes(source, parameter, where);
+    if (parameter.role == Role::kDecoderLinear) parameter.e4m3 = source.e4m3_of(where.name);
     parameter.stored = source.dtype_of(where.name);
   }
 }
@@ -206,12 +216,16 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
       format_(format_beside_codes(format)),
       cancelled_(options.cancelled),
       sources_(std::move(sources)) {
+  if (const auto obstacle = weights::find_obstacle(stream.context(), format)) {
+    throw Error(ErrorCode::kUnavailable, *obstacle);
+  }
   // Whether an adapter's term is merged depends on how the weight is held.
   Blueprint stored = blueprint;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     find_stored_codes(stored, *sources_[i], static_cast<std::int32_t>(i));
   }
   require_file_codes(sources_.back()->name(), stored, format);
+  take_e4m3(stored, format_);
   if (options.requantises) forget_other_codes(stored, format_);
   for (const ModelAdapter& adapter : adapters) bind(stream, stored, adapter, options.opening);
   std::int32_t group = -1;

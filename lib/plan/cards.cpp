@@ -11,10 +11,10 @@ constexpr std::int64_t kMiB = 1LL << 20;
 
 // NVIDIA's data sheets of T4, L4, A100 40GB PCIe and H100 SXM; memory as nvidia-smi shows it.
 constexpr std::array kCards = {
-    Card{"t4", "NVIDIA T4 (16 GB)", 15109 * kMiB, 320e9, 65e12, 130e12},
-    Card{"l4", "NVIDIA L4 (24 GB)", 23034 * kMiB, 300e9, 121e12, 242e12},
-    Card{"a100", "NVIDIA A100 (40 GB)", 40536 * kMiB, 1555e9, 312e12, 624e12},
-    Card{"h100", "NVIDIA H100 SXM (80 GB)", 81559 * kMiB, 3350e9, 989e12, 1979e12},
+    Card{"t4", "NVIDIA T4 (16 GB)", 15109 * kMiB, 320e9, 65e12, 130e12, 65e12, 75},
+    Card{"l4", "NVIDIA L4 (24 GB)", 23034 * kMiB, 300e9, 121e12, 242e12, 242e12, 89},
+    Card{"a100", "NVIDIA A100 (40 GB)", 40536 * kMiB, 1555e9, 312e12, 624e12, 312e12, 80},
+    Card{"h100", "NVIDIA H100 SXM (80 GB)", 81559 * kMiB, 3350e9, 989e12, 1979e12, 989e12, 90},
 };
 
 }  // namespace

@@ -16,6 +16,10 @@ struct Card {
   double bytes_per_s = 0;
   double flops_per_s = 0;       // dense, 16-bit operands
   double int8_flops_per_s = 0;  // dense, operands of 8-bit integers
+  // As this program multiplies fp8: on an H100 by the tensor cores of 16 bits. Cards that cannot
+  // have flops_per_s.
+  double fp8_flops_per_s = 0;
+  int compute_capability = 0;  // 10 * major + minor
 };
 
 // Finds a card by its preset's name, "t4", "l4", "a100" or "h100", in any case.

@@ -15,8 +15,9 @@ using weights::WeightFormat;
 
 // Formats without a measured loss, in the order of preference. The first two are chosen by speed.
 constexpr std::array kUnmeasuredOrder = {
-    WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kW8A8,      WeightFormat::kInt4,
-    WeightFormat::kNf4,  WeightFormat::kW4A8, WeightFormat::kInt4Head4, WeightFormat::kW4A8Head4};
+    WeightFormat::kBF16, WeightFormat::kInt8,      WeightFormat::kW8A8,
+    WeightFormat::kFp8,  WeightFormat::kInt4,      WeightFormat::kNf4,
+    WeightFormat::kW4A8, WeightFormat::kInt4Head4, WeightFormat::kW4A8Head4};
 constexpr std::size_t kNumSafe = 2;
 
 using Candidates = std::vector<std::size_t>;

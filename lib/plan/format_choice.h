@@ -5,8 +5,8 @@
 //   1. Formats that do not fit are left out, and so is f32: bf16 takes half the memory.
 //   2. With measured losses (plan/price_table.h): of the formats that lose at most kMostLoss, the
 //      fastest. If none does, the one that loses least.
-//   3. Without: of bf16 and int8, the fastest; if neither fits, the first that does of w8a8, int4,
-//      nf4, w4a8 and the formats with 4-bit heads. A format of 4 bits, or one that rounds
+//   3. Without: of bf16 and int8, the fastest; if neither fits, the first that does of w8a8, fp8,
+//      int4, nf4, w4a8 and the formats with 4-bit heads. A format of 4 bits, or one that rounds
 //      activations, is not chosen on a guess while another one fits: what it costs differs between
 //      models by an order of magnitude (arXiv:2208.07339, arXiv:2210.17323).
 //   4. Speeds within kEqualSpeed of each other count as equal, because predictions are bounds and
@@ -43,7 +43,7 @@ struct FormatCost {
   std::optional<double> loss = {};  // mean KL in nats per token; not set if not measured
 };
 
-// Whether a model in the format is multiplied by activations of 8 bits.
+// Whether a model in the format is multiplied by activations that are integers of 8 bits.
 bool has_8_bit_activations(weights::WeightFormat format);
 
 // Whether each of the formats is on the Pareto front of those that fit: no other one that fits is

@@ -81,6 +81,7 @@ struct PlanInput {
   std::int64_t fixed_bytes = 0;       // size of the process, or of the card's context
   Rates rates;
   Context context = {};  // on the host, what the model would be opened for
+  int compute_capability = 0;  // of a card, as in Context; 0: not known
   // Reasons why `run` would not start even if the memory suffices, each as a phrase; empty: none.
   std::vector<std::string> obstacles = {};
 };

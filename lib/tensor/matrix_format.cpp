@@ -23,7 +23,8 @@ std::int64_t matrix_bytes(std::int64_t rows, std::int64_t columns, MatrixFormat 
     case MatrixFormat::kBF16:
     case MatrixFormat::kF16: return 2 * count;
     case MatrixFormat::kInt8: return count + 4 * rows * divide_up(columns, 128);
-    case MatrixFormat::kInt8Row: return count + 4 * rows;
+    case MatrixFormat::kInt8Row:
+    case MatrixFormat::kE4M3Row: return count + 4 * rows;
     case MatrixFormat::kInt4A8:
       return rows * (divide_up(columns, 2) + 2 * divide_up(columns, 128) + 4);
     case MatrixFormat::kInt4: return rows * (divide_up(columns, 2) + 8 * divide_up(columns, 128));

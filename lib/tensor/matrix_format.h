@@ -5,6 +5,8 @@
 //   bf16, f16    rounded numbers                                                  16
 //   int8         8-bit codes, an f32 scale per 128 weights of a row             8.25
 //   int8_row     8-bit codes, an f32 scale per row                              8.0x
+//   e4m3_row     8-bit floating-point numbers (tensor/e4m3.h), an f32 scale per row;
+//                multiplied by activations of the same numbers                  8.0x
 //   int4         4-bit codes, an f32 scale and an f32 offset per 128 of a row    4.5
 //   int4_a8      4-bit codes, an 8-bit step and base per 128 of a row, an f32
 //                scale per row; multiplied by 8-bit activations               4.13
@@ -29,6 +31,7 @@ enum class MatrixFormat {
   kF16,
   kInt8,
   kInt8Row,
+  kE4M3Row,
   kInt4,
   kInt4A8,
   kNf4,

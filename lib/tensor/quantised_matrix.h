@@ -1,6 +1,7 @@
 // tensor/quantised_matrix.h: a matrix of 8- or 4-bit codes in groups of columns, made by
 // weights/quantise.h or read from a file of codes; a backend packs it. With g = k / group_columns:
-//   8 bits  value[n, k] = scale[n, g] * code[n, k] (+ offset[n, g])
+//   8 bits  value[n, k] = scale[n, g] * code[n, k] (+ offset[n, g]), where a code is an integer or,
+//           of kE4M3Row, a floating-point number
 //   4 bits  value[n, k] = scale[n, g] * codebook[code[n, k]] (+ offset[n, g])
 //          or, with steps, scale[n] * (step[n, g] * code[n, k] + base[n, g] - 128)
 // The codebook holds 16 numbers: -8 .. 7 for int4, or those of nf4, fp4 or another format.
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "tensor/dtype.h"
+#include "tensor/e4m3.h"
 #include "tensor/tensor.h"
 
 namespace caption {
@@ -98,6 +100,7 @@ struct QuantisedMatrix {
   Tensor bases;                      // [N, groups] u8, as steps
   std::array<float, 16> codebook{};  // for 4-bit codes without steps
   ColumnOrder column_order;          // null: the columns are in order
+  bool has_e4m3_codes = false;       // with 8 bits: whether codes are numbers of tensor/e4m3.h
   // If this is not empty, `codes` is, and code_value(), eight_bits() and value() are not for the
   // matrix. The scales of kBlocks are in the file alone.
   FileCodes file_codes;
@@ -115,7 +118,10 @@ struct QuantisedMatrix {
   // Returns codebook[code], or the code if it has 8 bits, before scaling. `k` counts the stored
   // columns, here and in the next functions.
   float code_value(std::int64_t row, std::int64_t k) const {
-    if (!is_4_bit()) return to_float(codes.as<std::int8_t>()[row * num_columns + k]);
+    if (!is_4_bit()) {
+      const std::int8_t code = codes.as<std::int8_t>()[row * num_columns + k];
+      return has_e4m3_codes ? from_e4m3(static_cast<std::uint8_t>(code)) : to_float(code);
+    }
     return codebook[nibble(row, k)];
   }
   // With steps: step * code + base - 128.

@@ -9,10 +9,10 @@ namespace caption::weights {
 namespace {
 
 constexpr std::array kFormats = {
-    WeightFormat::kF32,       WeightFormat::kBF16, WeightFormat::kF16,       WeightFormat::kInt8,
-    WeightFormat::kW8A8,      WeightFormat::kInt4, WeightFormat::kInt4Head4, WeightFormat::kW4A8,
-    WeightFormat::kW4A8Head4, WeightFormat::kNf4,  WeightFormat::kNf4Double, WeightFormat::kAwq,
-    WeightFormat::kGptq};
+    WeightFormat::kF32,  WeightFormat::kBF16,      WeightFormat::kF16,  WeightFormat::kInt8,
+    WeightFormat::kW8A8, WeightFormat::kFp8,       WeightFormat::kInt4, WeightFormat::kInt4Head4,
+    WeightFormat::kW4A8, WeightFormat::kW4A8Head4, WeightFormat::kNf4,  WeightFormat::kNf4Double,
+    WeightFormat::kAwq,  WeightFormat::kGptq};
 
 // Returns the form of the parameters that a format does not quantise.
 MatrixFormat plain_format(WeightFormat format) {
@@ -33,6 +33,7 @@ MatrixFormat decoder_format(WeightFormat format) {
     case WeightFormat::kNf4:
     case WeightFormat::kNf4Double: return MatrixFormat::kNf4;
     case WeightFormat::kW8A8: return MatrixFormat::kInt8Row;
+    case WeightFormat::kFp8: return MatrixFormat::kE4M3Row;
     case WeightFormat::kW4A8:
     case WeightFormat::kW4A8Head4: return MatrixFormat::kInt4A8;
   }
@@ -50,7 +51,8 @@ MatrixFormat head_format(WeightFormat format) {
     case WeightFormat::kW4A8: return MatrixFormat::kInt8Row;
     case WeightFormat::kInt8:
     case WeightFormat::kInt4:
-    case WeightFormat::kNf4: return MatrixFormat::kInt8;
+    case WeightFormat::kNf4:
+    case WeightFormat::kFp8: return MatrixFormat::kInt8;
     case WeightFormat::kInt4Head4:
     case WeightFormat::kW4A8Head4: return decoder_format(format);
     case WeightFormat::kF32:
@@ -75,6 +77,7 @@ std::string_view describe(WeightFormat format) {
     case WeightFormat::kNf4: return "nf4";
     case WeightFormat::kNf4Double: return "nf4, double quantised";
     case WeightFormat::kW8A8: return "w8a8";
+    case WeightFormat::kFp8: return "fp8";
     case WeightFormat::kW4A8: return "w4a8, groups of 128";
     case WeightFormat::kInt4Head4: return "int4 with a 4-bit head, groups of 128";
     case WeightFormat::kW4A8Head4: return "w4a8 with a 4-bit head, groups of 128";
@@ -94,6 +97,7 @@ bool can_be_held(WeightFormat format) {
     case WeightFormat::kInt4:
     case WeightFormat::kNf4:
     case WeightFormat::kW8A8:
+    case WeightFormat::kFp8:
     case WeightFormat::kW4A8:
     case WeightFormat::kInt4Head4:
     case WeightFormat::kW4A8Head4: return true;
@@ -103,6 +107,18 @@ bool can_be_held(WeightFormat format) {
     case WeightFormat::kGptq: break;
   }
   return false;
+}
+
+std::optional<std::string> find_obstacle(const Context& context, WeightFormat format) {
+  constexpr int kLeastCapability = 89;
+  const int capability = context.compute_capability;
+  const bool is_gpu = context.device.is_cuda();
+  const bool has_products = is_gpu && (capability == 0 || capability >= kLeastCapability);
+  if (format != WeightFormat::kFp8 || has_products) return std::nullopt;
+  const std::string of_gpu =
+      "a GPU of " + std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+  return "--dtype fp8 needs a GPU of compute capability 8.9 or later (Ada, Hopper); on " +
+         (is_gpu ? of_gpu : "the CPU") + " use --dtype w8a8";
 }
 
 bool keeps_codes(WeightFormat format, const StoredCodes& codes) {
@@ -115,6 +131,7 @@ bool keeps_codes(WeightFormat format, const StoredCodes& codes) {
     case WeightFormat::kInt4:
     case WeightFormat::kInt4Head4: return codes.format == MatrixFormat::kInt4;
     case WeightFormat::kW8A8: return codes.format == MatrixFormat::kInt8Row;
+    case WeightFormat::kFp8: return codes.format == MatrixFormat::kE4M3Row;
     case WeightFormat::kW4A8:
     case WeightFormat::kW4A8Head4: return false;  // no file holds its steps
     case WeightFormat::kNf4:

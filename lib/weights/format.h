@@ -3,9 +3,9 @@
 // Formats of 8 and 4 bits apply to the matrices of the decoder's layers. Embedding, norms, vision
 // tower and projector keep 16 bits, as in AWQ checkpoints. The LM head, with tied embeddings also
 // the embedding, keeps 16 bits too, except in the formats that are made at load: it is int8 in
-// kInt8, kInt4 and kNf4, and as the layers are in kInt4Head4 and kW4A8Head4. In kW8A8 and kW4A8 it
-// has 8 bits with a scale per row. The linear layers of tower and projector have these 8 bits in
-// kW8A8, kW4A8 and kW4A8Head4.
+// kInt8, kInt4, kNf4 and kFp8, and as the layers are in kInt4Head4 and kW4A8Head4. In kW8A8 and
+// kW4A8 it has 8 bits with a scale per row. The linear layers of tower and projector have these 8
+// bits in kW8A8, kW4A8 and kW4A8Head4.
 //
 // Matrices that a file holds as codes keep them in kF32, kBF16 and the format of their own name
 // (keeps_codes()).
@@ -14,10 +14,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "backend/context.h"
 #include "tensor/matrix_format.h"
 #include "weights/source.h"
 
@@ -33,6 +35,8 @@ enum class WeightFormat {
   kNf4Double,  // nf4 with quantised scales
   kW8A8,       // 8 bits, a scale per row; multiplied by 8-bit activations; made at load
   kW4A8,       // as kInt4; multiplied by 8-bit activations; made at load
+  kFp8,        // floating-point numbers of 8 bits (tensor/e4m3.h), a scale per row; multiplied by
+               // activations of the same; made at load; of some GPUs only (find_obstacle())
   kInt4Head4,  // as kInt4, also the LM head; made at load
   kW4A8Head4,  // as kW4A8, also the LM head; made at load
   kAwq,
@@ -44,6 +48,10 @@ std::string_view describe(WeightFormat format);
 std::span<const WeightFormat> all_weight_formats();
 // Whether this build can hold a model in the format: from a file of 16 or 32 bits, made at load.
 bool can_be_held(WeightFormat format);
+// Returns why a device cannot multiply by weights of the format, and which to take instead, as a
+// sentence for an Error(kUnavailable); nullopt if it can, as a GPU of unknown compute capability
+// (0) is taken to.
+std::optional<std::string> find_obstacle(const Context& context, WeightFormat format);
 
 // The use of a parameter, which decides how a format holds it.
 enum class Role {

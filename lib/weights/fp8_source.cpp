@@ -5,38 +5,31 @@
 //   weight_block_size
 //                              [rows, columns]; one number without it
 //   <module>.weight_scale      one number, or one for each of the N rows
-//   W[n, k] = weight[n, k] * scale, computed in f32 and rounded to bf16
+//   W[n, k] = weight[n, k] * scale, computed in f32 and rounded to bf16; numbers with a scale per
+//   row, or one for all, are kept by models in fp8 (Source::e4m3_of())
 // The scales of inputs (input_scale, activation_scale) are not used: inputs are not rounded to 8
 // bits here.
 // Sources: transformers 4.57 (integrations/finegrained_fp8.py); vLLM (model_executor/layers/
 // quantization/fp8.py); DeepSeek-V3 (inference/kernel.py, weight_dequant); arXiv:2209.05433 for the
-// numbers: 1 sign, 4 bits of exponent with a bias of 7, 3 of fraction; 0x7F and 0xFF are NaN, there
-// are no infinities.
+// numbers (tensor/e4m3.h).
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "tensor/e4m3.h"
 #include "weights/internal/fp8_tensor.h"
 
 namespace caption::weights {
 namespace {
 
-constexpr float kLargest = 448;
-
 // The numbers of all bytes.
 std::array<float, 256> e4m3_numbers() {
   std::array<float, 256> numbers{};
-  for (int byte = 0; byte < 256; ++byte) {
-    const int exponent = byte >> 3 & 15;
-    const auto fraction = static_cast<float>(byte & 7);
-    float number =
-        exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8.0F + fraction, exponent - 10);
-    if ((byte & 0x7F) == 0x7F) number = std::numeric_limits<float>::quiet_NaN();
-    numbers[static_cast<std::size_t>(byte)] = byte < 128 ? number : -number;
+  for (std::size_t byte = 0; byte < numbers.size(); ++byte) {
+    numbers[byte] = from_e4m3(static_cast<std::uint8_t>(byte));
   }
   return numbers;
 }
@@ -51,16 +44,44 @@ class Fp8Tensor final : public CodedTensor {
 
   Shape shape() const override { return {codes_.dim(0), codes_.dim(1)}; }
   std::optional<StoredCodes> codes() const override { return std::nullopt; }
-  QuantisedMatrix read_codes(std::int64_t /*first*/, std::int64_t /*count*/) const override {
-    CAPTION_CHECK(false, codes_.where() + " has no codes that a kernel multiplies by");
-  }
+  std::optional<StoredCodes> e4m3() const override;
+  QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
   Tensor decode() const override;
 
  private:
+  bool has_row_scales() const { return scales_.num_across() == 1; }
+  [[noreturn]] void fail_nan(std::int64_t n, std::int64_t k) const {
+    fail_part(codes_, "holds NaN in row " + std::to_string(n) + ", column " + std::to_string(k));
+  }
+
   Part codes_;
   ScaleGrid scales_;
   ScaleBlock block_;
 };
+
+std::optional<StoredCodes> Fp8Tensor::e4m3() const {
+  return StoredCodes{.method = has_row_scales() ? "fp8" : "fp8 with scales of blocks",
+                     .format = has_row_scales() ? MatrixFormat::kE4M3Row : MatrixFormat::kBF16,
+                     .layout = {.is_8_bit = true, .group_columns = block_.columns}};
+}
+
+QuantisedMatrix Fp8Tensor::read_codes(std::int64_t first, std::int64_t count) const {
+  CAPTION_CHECK(has_row_scales(), codes_.where + " has scales of blocks, which no kernel takes");
+  const std::int64_t columns = shape()[1];
+  QuantisedMatrix matrix;
+  matrix.num_columns = columns;
+  matrix.group_columns = columns;
+  matrix.has_e4m3_codes = true;
+  matrix.codes = Tensor(DType::kI8, {count, columns});
+  matrix.scales = Tensor(DType::kF32, {count, 1});
+  scales_.read_rows(first, count, matrix.scales.as<float>());
+  const auto* const from = codes_.as<std::uint8_t>() + first * columns;
+  const auto* const nan = std::find_if(from, from + count * columns, is_nan_e4m3);
+  if (nan != from + count * columns)
+    fail_nan(first + (nan - from) / columns, (nan - from) % columns);
+  std::copy_n(from, count * columns, static_cast<std::uint8_t*>(matrix.codes.view().raw()));
+  return matrix;
+}
 
 Tensor Fp8Tensor::decode() const {
   static const std::array<float, 256> kNumbers = e4m3_numbers();
@@ -74,10 +95,7 @@ Tensor Fp8Tensor::decode() const {
       const std::int64_t end = std::min(columns, (k / block_.columns + 1) * block_.columns);
       for (; k < end; ++k) {
         const float number = kNumbers[from[k]];
-        if (std::isnan(number)) {
-          fail_part(codes_,
-                    "holds NaN in row " + std::to_string(n) + ", column " + std::to_string(k));
-        }
+        if (std::isnan(number)) fail_nan(n, k);
         to[k] = to_bf16(number * scale);
       }
     }
@@ -117,7 +135,7 @@ std::unique_ptr<CodedTensor> make_fp8_tensor(Module& module, const Part& scales,
   if (block.rows == 0) block.rows = shape[0];
   if (block.columns == 0) block.columns = shape[1];
   module.add_parts({"input_scale", "activation_scale"});
-  return std::make_unique<Fp8Tensor>(codes, ScaleGrid(scales, shape, block, kLargest), block,
+  return std::make_unique<Fp8Tensor>(codes, ScaleGrid(scales, shape, block, kLargestE4M3), block,
                                      module.parts());
 }
 

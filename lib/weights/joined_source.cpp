@@ -60,6 +60,11 @@ std::optional<StoredCodes> JoinedSource::codes_of(std::string_view tensor) const
   return source == nullptr ? std::nullopt : source->codes_of(tensor);
 }
 
+std::optional<StoredCodes> JoinedSource::e4m3_of(std::string_view tensor) const {
+  const Source* const source = find(tensor);
+  return source == nullptr ? std::nullopt : source->e4m3_of(tensor);
+}
+
 QuantisedMatrix JoinedSource::read_codes(std::string_view tensor, const Shape& shape,
                                          std::int64_t first, std::int64_t count) const {
   return require(tensor, shape).read_codes(tensor, shape, first, count);

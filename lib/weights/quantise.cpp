@@ -45,7 +45,8 @@ constexpr std::array<float, 15> kNf4Midpoints = {
 
 std::int64_t group_columns_of(MatrixFormat format, std::int64_t num_columns) {
   switch (format) {
-    case MatrixFormat::kInt8Row: return num_columns;
+    case MatrixFormat::kInt8Row:
+    case MatrixFormat::kE4M3Row: return num_columns;
     case MatrixFormat::kInt8:
     case MatrixFormat::kInt4:
     case MatrixFormat::kInt4A8: return 128;
@@ -97,6 +98,7 @@ Group measure(const float* w, std::int64_t count, MatrixFormat format) {
   switch (format) {
     case MatrixFormat::kInt8:
     case MatrixFormat::kInt8Row: return {.scale = largest / 127.0F};
+    case MatrixFormat::kE4M3Row: return {.scale = largest / kLargestE4M3};
     case MatrixFormat::kNf4:
       return {.scale = largest, .reciprocal = largest == 0 ? 0.0F : 1.0F / largest};
     case MatrixFormat::kInt4: {
@@ -130,6 +132,11 @@ std::int32_t round_to(float w, const Group& group, std::int32_t low, std::int32_
   return std::clamp(static_cast<std::int32_t>(code), low, high);
 }
 
+std::int8_t code_of_8_bits(float w, const Group& group, bool is_e4m3) {
+  if (!is_e4m3) return static_cast<std::int8_t>(round_to(w, group, -127, 127));
+  return static_cast<std::int8_t>(to_e4m3(group.scale == 0 ? 0 : w / group.scale));
+}
+
 // Returns the code of a weight that was divided by its group's scale.
 std::uint8_t nf4_code(float value) {
   unsigned code = 0;
@@ -157,14 +164,14 @@ void quantise_row(const float* w, std::int64_t row, MatrixFormat format, Quantis
     if (!matrix.is_4_bit()) {
       std::int8_t* const codes = matrix.codes.as<std::int8_t>() + row * columns;
       std::int64_t k = first;
-      for (; k + 4 <= end && group.scale != 0; k += 4) {
+      for (; k + 4 <= end && group.scale != 0 && !matrix.has_e4m3_codes; k += 4) {
         FourFloats four;
         std::memcpy(&four, w + k, sizeof(four));
         const FourBytes rounded = round_four_to_8_bits(four, group);
         std::memcpy(codes + k, &rounded, sizeof(rounded));
       }
       for (; k < end; ++k) {
-        codes[k] = static_cast<std::int8_t>(round_to(w[k], group, -127, 127));
+        codes[k] = code_of_8_bits(w[k], group, matrix.has_e4m3_codes);
       }
       continue;
     }
@@ -239,6 +246,7 @@ QuantisedMatrix make_matrix(std::int64_t num_rows, std::int64_t num_columns, Mat
   QuantisedMatrix matrix;
   matrix.num_columns = num_columns;
   matrix.group_columns = group_columns_of(format, num_columns);
+  matrix.has_e4m3_codes = format == MatrixFormat::kE4M3Row;
   const std::int64_t groups = matrix.num_groups();
   matrix.codes = is_4_bit(format) ? Tensor(DType::kU8, {num_rows, (num_columns + 1) / 2})
                                   : Tensor(DType::kI8, {num_rows, num_columns});

@@ -3,6 +3,8 @@
 // Each group of columns is quantised independently, every weight to the nearest code (RTN):
 //   kInt8     groups of 128: scale = max|w| / 127, codes -127 .. 127
 //   kInt8Row  as kInt8 with one scale for a whole row
+//   kE4M3Row  one scale for a whole row, max|w| / 448; the nearest number of 8 bits
+//             (tensor/e4m3.h), ties to even
 //   kInt4     groups of 128: scale = (max - min) / 15, offset = min + 8 * scale
 //   kInt4A8   first as kInt8Row with the scale max|w| / 119, unrounded; then groups of 128 of those
 //             numbers v, which are at most 119: v ~ step * code + base - 128, codes 0 .. 15, step
@@ -26,8 +28,9 @@
 namespace caption::weights {
 
 // rows [N, K] f32, bf16 or f16, finite. For int8 and int4 |value - w| <= scale / 2, plus the
-// rounding of the offset in f32; for nf4 it is at most 0.152 * scale: half the widest gap of
-// neighbouring values. Throws Error(kBadModel) when a
+// rounding of the offset in f32; for e4m3 it is at most |w| / 16, or scale * 2^-10 of subnormal
+// numbers, plus roundings of w / scale in f32; for nf4 it is at most 0.152 * scale: half the widest
+// gap of neighbouring values. Throws Error(kBadModel) when a
 // weight is not finite; kInternal for another format.
 QuantisedMatrix quantise(ConstView rows, MatrixFormat format);
 

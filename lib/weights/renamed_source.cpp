@@ -67,6 +67,11 @@ std::optional<StoredCodes> RenamedSource::codes_of(std::string_view tensor) cons
   return found == theirs_.end() ? std::nullopt : source_->codes_of(found->second);
 }
 
+std::optional<StoredCodes> RenamedSource::e4m3_of(std::string_view tensor) const {
+  const auto found = theirs_.find(tensor);
+  return found == theirs_.end() ? std::nullopt : source_->e4m3_of(found->second);
+}
+
 QuantisedMatrix RenamedSource::read_codes(std::string_view tensor, const Shape& shape,
                                           std::int64_t first, std::int64_t count) const {
   const auto found = theirs_.find(tensor);

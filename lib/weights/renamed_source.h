@@ -40,6 +40,7 @@ class RenamedSource final : public Source {
   std::vector<std::span<const std::byte>> mapped_bytes(std::string_view tensor) const override;
   void release(std::string_view tensor) override;
   std::optional<StoredCodes> codes_of(std::string_view tensor) const override;
+  std::optional<StoredCodes> e4m3_of(std::string_view tensor) const override;
   QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape, std::int64_t first,
                              std::int64_t count) const override;
   QuantisedMatrix borrow_codes(std::string_view tensor, const Shape& shape, std::int64_t first,

@@ -57,9 +57,16 @@ class Source {
   virtual std::optional<StoredCodes> codes_of(std::string_view /*tensor*/) const {
     return std::nullopt;
   }
-  // Returns rows [first, first + count) of a tensor for which codes_of() has a value; `shape` is
-  // that of the whole tensor. Thread-safe. Throws Error(kBadModel) naming the tensor when it has
-  // another shape or its scales are not finite.
+  // Returns how a tensor [N, K] is held as numbers of e4m3 (tensor/e4m3.h), which read() decodes
+  // and which one format of weights multiplies as they are (kFp8 of weights/format.h): as kE4M3Row,
+  // or as kBF16 where its scales are not those of rows, so that no form keeps them. nullopt for a
+  // tensor that is not held so.
+  virtual std::optional<StoredCodes> e4m3_of(std::string_view /*tensor*/) const {
+    return std::nullopt;
+  }
+  // Returns rows [first, first + count) of a tensor for which codes_of() has a value, or e4m3_of()
+  // has kE4M3Row; `shape` is that of the whole tensor. Thread-safe. Throws Error(kBadModel) naming
+  // the tensor when it has another shape, its scales are not finite, or its e4m3 holds a NaN.
   virtual QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape,
                                      std::int64_t first, std::int64_t count) const;
   // As read_codes(), but where it saves time the codes stay in the file

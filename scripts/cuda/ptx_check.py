@@ -3,14 +3,15 @@
 with the emulator's.
 
     scripts/cuda/ptx_check.py --tests build/auto/tests/cuda/caption_cuda_test
-    scripts/cuda/ptx_check.py --dumps FOLDER [--kernel TEXT] [--architectures 75,80,90] [--most N] [NAME.cu ...]
+    scripts/cuda/ptx_check.py --dumps FOLDER [--kernel TEXT] [--architectures 75,80,89,90] [--most N] [NAME.cu ...]
 
 --tests runs the program, whose emulator writes launches to a folder (tests/support/cuda/launch_dump.h);
 --dumps takes what is there. Each kernel's PTX is interpreted on the same parameters and memory
 (ptx_machine.py). A launch with the sums of Hopper's tensor cores is run as sm_90 alone, one with those of
 Ampere's as the others, and as sm_90 where its kernel has no launch of Hopper's: the interpreter sums as the
 emulator did. A kernel without tensor cores, or with integers alone, is run as all. A kernel that ends in a trap on
-an architecture is left out there. The PTX of sm_80, 86 and 89 differs in its name only.
+an architecture is left out there. The PTX of sm_80 and 86 differs in its name only, and but for e4m3 so does that
+of 89, which is compared where it differs.
 --most takes N launches of each kernel and architecture, spread evenly from the smallest to the largest, and says
 how many are left out. Needs nvcc, c++filt, python3 with numpy. Exits with 1 when a byte differs, when PTX is not understood or
 when no launch of a kernel was written; with 77 when nvcc or numpy is missing.
@@ -30,7 +31,7 @@ from pathlib import Path
 
 from toolkit import KERNELS, NO_NVCC, compile_to_ptx, demangle, find_nvcc, short_name
 
-ARCHITECTURES = "75,80,90"
+ARCHITECTURES = "75,80,89,90"
 
 
 @dataclass

@@ -364,8 +364,10 @@ class Machine:
         c = np.zeros((m.size // LANES, sizes[0], sizes[1]), TYPES[to_kind])
         for i, name in enumerate(names[3]):
             c[:, rows[i], columns[i]] = self.value(name, to_kind, m).reshape(-1, LANES)
-        if (to_kind, a_kind) in (("f32", "bf16"), ("f32", "f16")) and a_kind == b_kind:
-            c = tensor_core.multiply_halves(self.sums, a_kind, a, b, c)
+        if to_kind == "f32" and a_kind in ("bf16", "f16", "e4m3") and a_kind == b_kind:
+            if a_kind == "e4m3" and self.sums == "hopper":
+                raise Unsupported(op.text)
+            c = tensor_core.multiply_floats(self.sums, a_kind, a, b, c)
         elif to_kind == "s32" and {a_kind, b_kind} <= {"s8", "u8"}:
             c = tensor_core.multiply_bytes(a, b, c)
         else:
@@ -377,7 +379,8 @@ class Machine:
                   is_b: bool) -> np.ndarray:
         """The matrix [warps, rows, k] that registers hold; of B, whose k is consecutive in a register,
         the transposed one."""
-        dtype = np.dtype(np.uint16 if kind in ("bf16", "f16") else TYPES[kind])
+        bits = {"bf16": np.uint16, "f16": np.uint16, "e4m3": np.uint8}
+        dtype = np.dtype(bits[kind] if kind in bits else TYPES[kind])
         each = 4 // dtype.itemsize  # elements of a register, along k
         matrix = np.zeros((m.size // LANES, *shape), dtype)
         lane = np.arange(LANES)

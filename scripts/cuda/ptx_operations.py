@@ -4,6 +4,7 @@ import numpy as np
 
 from ptx import Instruction, Unsupported
 from rounding import (bf16_of_f32, bf16_of_f64, add_to_odd, fused32, fused64, greatest, least)
+from tensor_core import E4M3_NUMBERS
 
 TYPES = {"b8": np.uint8, "u8": np.uint8, "s8": np.int8, "b16": np.uint16, "u16": np.uint16,
          "s16": np.int16, "f16": np.float16, "b32": np.uint32, "u32": np.uint32, "s32": np.int32,
@@ -20,6 +21,18 @@ APPROXIMATE = {"approx", "ftz"}
 # ---- conversions ----
 def widen_bf16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def e4m3_of_f32(x: np.ndarray) -> np.ndarray:
+    """To nearest, ties to even: of two neighbours the one with an even code."""
+    magnitude = np.minimum(np.abs(x.astype(np.float64)), 448.0)
+    numbers = E4M3_NUMBERS[:0x7F].astype(np.float64)  # ascending with their codes
+    above = np.minimum(np.searchsorted(numbers, magnitude), 0x7E)
+    below = np.maximum(above - 1, 0)
+    down, up = magnitude - numbers[below], numbers[above] - magnitude
+    takes_below = (down < up) | ((down == up) & (below % 2 == 0))
+    code = np.where(np.isnan(x), 0x7F, np.where(takes_below, below, above) | np.signbit(x) * 0x80)
+    return code.astype(np.uint16)
 
 
 def integer_of_float(x: np.ndarray, kind: str) -> np.ndarray:
@@ -41,6 +54,14 @@ def convert(machine, op: Instruction, m: np.ndarray) -> np.ndarray:
         narrow = bf16_of_f32 if to == "bf16x2" else lambda x: x.astype(np.float16).view(np.uint16)
         high, low = (narrow(machine.value(operand, "f32", m)).astype(np.uint32)
                      for operand in op.operands[1:3])
+        return high << np.uint32(16) | low
+    if to == "e4m3x2" and kind == "f32" and "satfinite" in modes:
+        high, low = (e4m3_of_f32(machine.value(operand, "f32", m)) for operand in op.operands[1:3])
+        return high << np.uint16(8) | low
+    if to == "f16x2" and kind == "e4m3x2":
+        pair = machine.value(op.operands[1], "u16", m)
+        low, high = (E4M3_NUMBERS[pair >> np.uint16(at) & np.uint16(255)].astype(np.float16)
+                     .view(np.uint16).astype(np.uint32) for at in (0, 8))
         return high << np.uint32(16) | low
     if kind == "bf16":
         return widen_bf16(machine.value(op.operands[1], "u16", m)).astype(TYPES[to])

@@ -1,6 +1,6 @@
 """Products of tensor cores on numpy arrays, c + a * b of many warps at once.
 
-The sums of 16-bit products are those of tests/support/cuda/tensor_core.h, which names its sources.
+The sums of 16-bit and e4m3 products are those of tests/support/cuda/tensor_core.h, which names its sources.
 """
 
 import numpy as np
@@ -11,7 +11,9 @@ from rounding import fused32
 ZERO_EXPONENT = -400
 FRACTION_BITS = {"ampere": 24, "hopper": 25}  # to which terms are cut
 DEPTH = {"ampere": 8, "hopper": 16}           # products of a step
-LAYOUTS = {"bf16": (7, 8), "f16": (10, 5)}    # fraction bits, exponent bits
+LAYOUTS = {"bf16": (7, 8), "f16": (10, 5), "e4m3": (3, 4)}  # fraction bits, exponent bits
+E4M3_BITS = 13                                # fractional, of terms and of sums on Ada
+E4M3_DEPTH = 16
 
 
 def split(bits: np.ndarray, fraction_bits: int, exponent_bits: int) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +45,19 @@ def cut_to_f32(total: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 def widen(bits: np.ndarray, kind: str) -> np.ndarray:
     if kind == "f16":
         return bits.view(np.float16).astype(np.float32)
+    if kind == "e4m3":
+        return E4M3_NUMBERS[bits]
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def number_of_e4m3(code: int) -> float:
+    exponent, fraction = code >> 3 & 15, code & 7
+    magnitude = fraction * 2.0**-9 if exponent == 0 else (8 + fraction) * 2.0**(exponent - 10)
+    magnitude = np.nan if code & 0x7F == 0x7F else magnitude
+    return -magnitude if code & 0x80 else magnitude
+
+
+E4M3_NUMBERS = np.array([number_of_e4m3(code) for code in range(256)], np.float32)
 
 
 def is_finite(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.ndarray:
@@ -60,29 +74,36 @@ def multiply_fused(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np
     return c
 
 
-def multiply_halves(sums: str, kind: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """a [warps, m, k] and b [warps, k, n] are bits of `kind`, c [warps, m, n] is f32."""
+def multiply_floats(sums: str, kind: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """a [warps, m, k] and b [warps, k, n] are bits of `kind`, c [warps, m, n] is f32. Of e4m3 numbers
+    `sums` are Ada's for "ampere"; Hopper has no such product."""
     finite = is_finite(a, b, c, kind)
     if sums == "fused" or not finite.any():
         return multiply_fused(a, b, c, kind)
     if not finite.all():
         result = c.copy()
-        result[finite] = multiply_halves(sums, kind, a[finite], b[finite], c[finite])
+        result[finite] = multiply_floats(sums, kind, a[finite], b[finite], c[finite])
         result[~finite] = multiply_fused(a[~finite], b[~finite], c[~finite], kind)
         return result
     fraction_bits, exponent_bits = LAYOUTS[kind]
-    kept_bits = FRACTION_BITS[sums]
+    kept_bits, depth = FRACTION_BITS[sums], DEPTH[sums]
+    if kind == "e4m3":
+        kept_bits, depth = E4M3_BITS, E4M3_DEPTH
     am, ae = split(a, fraction_bits, exponent_bits)
     bm, be = split(b, fraction_bits, exponent_bits)
-    for k in range(0, a.shape[2], DEPTH[sums]):
-        step = slice(k, k + DEPTH[sums])
+    for k in range(0, a.shape[2], depth):
+        step = slice(k, k + depth)
         cm, ce = split(np.ascontiguousarray(c).view(np.uint32), 23, 8)
         products = am[:, :, step, None] * bm[:, None, step]
         exponents = ae[:, :, step, None] + be[:, None, step]
         largest = np.maximum(exponents.max(2), ce)
         terms = cut(products << (kept_bits - 2 * fraction_bits), largest[:, :, None] - exponents)
-        total = terms.sum(2) + cut(cm << (kept_bits - 23), largest - ce)
+        wide_c = cm << max(kept_bits - 23, 0)
+        total = terms.sum(2) + cut(wide_c, largest - ce + max(23 - kept_bits, 0))
         c = cut_to_f32(total, largest - kept_bits)
+        if kind == "e4m3":
+            mask = np.uint32(2**32 - 2**(23 - kept_bits))
+            c = (np.ascontiguousarray(c).view(np.uint32) & mask).view(np.float32)
     return c
 
 

@@ -264,8 +264,8 @@ TEST_SUITE("app/usage_errors") {
         {{"run", "a.mp4", "--kv-cache-dir-bytes"},
          "run: --kv-cache-dir-bytes needs a value (SIZE), for example: --kv-cache-dir-bytes 16GiB"},
         {{"run", "a.mp4", "--dtype"},
-         "run: --dtype needs a value (one of auto, f32, bf16, int8, int4, nf4, w8a8, w4a8, "
-         "int4-head4, "
+         "run: --dtype needs a value (one of auto, f32, bf16, int8, int4, nf4, w8a8, fp8, "
+         "w4a8, int4-head4, "
          "w4a8-head4, awq, gptq)"},
         {{"run", "a.mp4", "--adapter", "--max-new-tokens", "5"},
          "run: --adapter needs a value (FOLDER), and the option --max-new-tokens follows it; for "

@@ -58,6 +58,46 @@ TEST_SUITE("app/run") {
     CHECK(unknown.err.find("one of reference, avx2") != std::string::npos);
   }
 
+  TEST_CASE("fp8 is refused on a CPU, in one sentence that names another format") {
+    const std::string refusal =
+        "--dtype fp8 needs a GPU of compute capability 8.9 or later (Ada, Hopper); on the CPU use "
+        "--dtype w8a8";
+    const std::string video = sample_videos().front().string();
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"run", video, "-q"},
+          {"run", video, "-q", "--dry-run"},
+          {"bench", "--shape", "qwen3-0.6b", "--sweep", "1"},
+          {"bench", "--kernels"},
+          {"bench", "--shape", "qwen3-0.6b", "--kernels", "--predict", "l4"},
+          {"bench", "--shape", "qwen3-0.6b", "--kernels", "--predict", "a100"},
+          {"plan", "--bandwidth", "100", "--flops", "1000"},
+          {"plan", "--preset", "l4"},
+          {"plan", "--preset", "t4"}}) {
+      CAPTURE(command.front());
+      CAPTURE(command.back());
+      std::vector<std::string> asked = command;
+      asked.insert(asked.end(), {"--dtype", "fp8"});
+      const Finished finished = run_cli(asked);
+      const std::string said = finished.out + finished.err;
+      const bool is_plan = command.front() == "plan";
+      if (command.back() == "l4") {
+        CHECK(said.find("--dtype fp8 needs") == std::string::npos);
+        CHECK(said.find("fp8") != std::string::npos);
+        CHECK(finished.exit_code == (is_plan ? 4 : 0));  // no CUDA kernels here
+        continue;
+      }
+      CHECK(finished.exit_code == 4);
+      if (command.back() == "a100" || command.back() == "t4") {
+        CHECK(said.find(command.back() == "t4"
+                            ? "a GPU of 7.5 use --dtype w8a8"
+                            : "a GPU of 8.0 use --dtype w8a8") != std::string::npos);
+      } else {
+        CHECK(said.find(refusal) != std::string::npos);
+        CHECK(said.find(refusal) == said.rfind(refusal));
+      }
+    }
+  }
+
   TEST_CASE("with quantised weights, too, a caption is what it is alone") {
     const std::string videos = sample_video("").string();
     for (const char* dtype : {"int8", "int4", "nf4", "w8a8", "w4a8", "int4-head4", "w4a8-head4"}) {

@@ -238,6 +238,52 @@ TEST_SUITE("bench/cuda_prediction") {
           std::string::npos);
   }
 
+  TEST_CASE("e4m3 is multiplied as it is on Ada, and as f16 with half of the columns on Hopper") {
+    using weights::WeightFormat;
+    model::DecoderSpec shape = kShape;
+    shape.hidden = 24576;  // large blocks for 128 rows
+    for (const char* const card : {"l4", "h100", "h200"}) {
+      CAPTURE(card);
+      const bool is_hopper = std::string_view(card) != "l4";
+      for (const std::int64_t rows : {1, 9, 32, 33, 128}) {
+        CAPTURE(rows);
+        const CudaStep step{.new_tokens = rows, .context_tokens = rows};
+        int found = 0;
+        for (const CudaWork& work :
+             list_operations(*find_cuda_card(card), shape, step, WeightFormat::kFp8)) {
+          if (work.operation != "linear_add down") continue;
+          ++found;
+          const std::string kernel = rows <= 8    ? "Fp8FewRows<1>"
+                                     : rows <= 16 ? "Fp8FewRows<2>"
+                                     : rows <= 32 ? "Fp8FewRows<4>"
+                                     : rows <= 64 ? "Fp8Tiles<GemmShape<2, 4, 2, 2"
+                                                  : "Fp8Tiles<GemmShape<4, 4, 2, 4";
+          CHECK(work.kernel.starts_with(kernel));
+          CHECK(work.launches == 3 * 2);
+          // Of 16 features, 8 rows and 64 columns: 160 of them are 192.
+          const double groups = rows <= 8    ? 1
+                                : rows <= 16 ? 2
+                                : rows <= 32 ? 4
+                                : rows <= 64 ? 8
+                                             : 16;
+          CHECK(work.products == groups * 24576 / 16 * 192 / 32 * 3 * (is_hopper ? 2 : 1));
+          CHECK(work.product_flops == (is_hopper ? 4096 : 8192));
+          CHECK(work.instructions > work.products);
+          CHECK(work.bytes_in_flight > 0);
+          // 8 bits per weight, of 192 columns.
+          CHECK(work.dram_bytes >= 3 * (24576 * 192 + 4 * 24576));
+        }
+        CHECK(found == 1);
+      }
+    }
+    CHECK(prediction_table("h100", "small", kShape, WeightFormat::kFp8).find("fp8") !=
+          std::string::npos);
+    for (const char* const card : {"t4", "a100"}) {
+      CHECK_THROWS_WITH_AS(prediction_table(card, "small", kShape, WeightFormat::kFp8),
+                           doctest::Contains("use --dtype w8a8"), Error);
+    }
+  }
+
   TEST_CASE("prefill with codes keeps tensor cores busy for most of the time") {
     const std::optional<model::Blueprint> qwen3_8b = plan::find_known_model("qwen3-8b");
     REQUIRE(qwen3_8b.has_value());

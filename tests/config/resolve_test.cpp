@@ -42,8 +42,8 @@ TEST_SUITE("config/resolve") {
     cpu.quantization.weights = WeightFormat::kF16;
     CHECK(refusal(cpu, false) ==
           "preset cpu: what is asked for needs f16 weights, which this build does not have; "
-          "weights may be auto, f32, bf16, int8, int4, nf4, w8a8, w4a8, int4-head4, w4a8-head4, "
-          "awq, gptq");
+          "weights may be auto, f32, bf16, int8, int4, nf4, w8a8, fp8, w4a8, int4-head4, "
+          "w4a8-head4, awq, gptq");
     for (const WeightFormat codes : {WeightFormat::kAwq, WeightFormat::kGptq}) {
       cpu.quantization.weights = codes;
       CHECK(refusal(cpu, false) == "");
@@ -101,6 +101,43 @@ TEST_SUITE("config/resolve") {
     CHECK(weight_format({.weights = WeightFormat::kNf4, .double_quant = true}) ==
           weights::WeightFormat::kNf4Double);
     CHECK(kv_dtype({.weights = WeightFormat::kAuto}) == DType::kBF16);  // f32 is never chosen
+  }
+
+  TEST_CASE("fp8 is refused where there are no products of it, with what to take instead") {
+    const auto refused = [](const Context& context, WeightFormat format) -> std::string {
+      try {
+        require_products(context, {.weights = format});
+        return {};
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kUnavailable);
+        return error.what();
+      }
+    };
+    const auto gpu = [](int capability) {
+      return Context{.device = Device::kCuda, .compute_capability = capability};
+    };
+    CHECK(
+        refused({}, WeightFormat::kFp8) ==
+        "--dtype fp8 needs a GPU of compute capability 8.9 or later (Ada, Hopper); on the CPU use "
+        "--dtype w8a8");
+    CHECK(
+        refused(gpu(86), WeightFormat::kFp8) ==
+        "--dtype fp8 needs a GPU of compute capability 8.9 or later (Ada, Hopper); on a GPU of 8.6 "
+        "use --dtype w8a8");
+    CHECK(refused(gpu(75), WeightFormat::kFp8).find("a GPU of 7.5 use") != std::string::npos);
+    for (const int capability : {89, 90, 120}) {
+      CHECK(refused(gpu(capability), WeightFormat::kFp8) == "");
+    }
+    for (const WeightFormat format :
+         {WeightFormat::kF32, WeightFormat::kW8A8, WeightFormat::kNf4}) {
+      CHECK(refused({}, format) == "");
+      CHECK(refused(gpu(75), format) == "");
+    }
+    Preset cpu = load_preset("cpu", {}, Machine(), false).preset;
+    cpu.quantization.weights = WeightFormat::kFp8;
+    cpu.model.path = "not/there";
+    // Before the model is looked for.
+    CHECK_THROWS_WITH_AS(open_model({}, cpu, {}), doctest::Contains("use --dtype w8a8"), Error);
   }
 
   TEST_CASE("scales are quantised of nf4 alone") {

@@ -8,15 +8,21 @@
 #include <random>
 
 #include "tensor/dtype.h"
+#include "tensor/e4m3.h"
 
+using caption::from_e4m3;
 using caption::to_bf16;
+using caption::to_e4m3;
 using caption::to_f16;
 using caption::to_float;
 using caption::cuda_emulator::HalfType;
 using caption::cuda_emulator::MatrixA;
+using caption::cuda_emulator::MatrixA8;
 using caption::cuda_emulator::MatrixB;
+using caption::cuda_emulator::MatrixB8;
 using caption::cuda_emulator::MatrixC;
 using caption::cuda_emulator::multiply_add;
+using caption::cuda_emulator::multiply_add_e4m3;
 using caption::cuda_emulator::TensorCoreSums;
 
 namespace {
@@ -39,6 +45,20 @@ float sum_of(TensorCoreSums sums, float c, std::initializer_list<Term> terms) {
   }
   result.element[3][5] = c;
   multiply_add(sums, HalfType::kBF16, a, b, result);
+  return result.element[3][5];
+}
+
+// The same of e4m3 numbers.
+float sum_of_e4m3(TensorCoreSums sums, float c, std::initializer_list<Term> terms) {
+  MatrixA8 a{};
+  MatrixB8 b{};
+  MatrixC result{};
+  for (const Term& term : terms) {
+    a.element[3][term.k] = to_e4m3(term.a);
+    b.element[term.k][5] = to_e4m3(term.b);
+  }
+  result.element[3][5] = c;
+  multiply_add_e4m3(sums, a, b, result);
   return result.element[3][5];
 }
 
@@ -159,6 +179,56 @@ TEST_CASE("random sums are within the bits that a step may cut, in both types") 
       CHECK(wrong == 0);
     }
   }
+}
+
+TEST_CASE("of e4m3 numbers Ada keeps 13 fractional bits of terms and of sums, Hopper all") {
+  using enum TensorCoreSums;
+  // 2^-13 of the largest term stays in a step of 16 products, 2^-14 does not, even twice.
+  CHECK(sum_of_e4m3(kAmpere, 0, {{0, 256, 1}, {1, 0x1p-5F, 1}}) == 256 + 0x1p-5F);
+  CHECK(sum_of_e4m3(kAmpere, 0, {{0, 256, 1}, {1, 0x1p-6F, 1}, {2, 0x1p-6F, 1}}) == 256);
+  CHECK(sum_of_e4m3(kHopper, 0, {{0, 256, 1}, {1, 0x1p-6F, 1}, {2, 0x1p-6F, 1}}) == 256 + 0x1p-5F);
+  // 2^-14 twice in a step of their own: their sum is cut beside that of the step before.
+  CHECK(sum_of_e4m3(kAmpere, 0, {{0, 0x1p-6F, 1}, {1, 0x1p-6F, 1}, {16, 256, 1}}) == 256 + 0x1p-5F);
+  CHECK(sum_of_e4m3(kAmpere, 0, {{15, 256, 1}, {16, 0x1p-6F, 1}, {17, 0x1p-6F, 1}}) == 256);
+  // A sum of 14 bits and more loses those below 13 after its leading one, towards zero.
+  CHECK(sum_of_e4m3(kAmpere, 0, {{0, 256, 1}, {1, 256, 1}, {2, 0x1p-5F, 1}}) == 512);
+  CHECK(sum_of_e4m3(kAmpere, 0, {{0, -256, 1}, {1, -256, 1}, {2, -0x1p-5F, 1}}) == -512);
+  CHECK(sum_of_e4m3(kHopper, 0, {{0, 256, 1}, {1, 256, 1}, {2, 0x1p-5F, 1}}) == 512 + 0x1p-5F);
+  // c, too, is cut to 13 bits.
+  CHECK(sum_of_e4m3(kAmpere, 1 + 0x1p-14F, {}) == 1);
+  CHECK(sum_of_e4m3(kHopper, 1 + 0x1p-14F, {}) == 1 + 0x1p-14F);
+  for (const TensorCoreSums sums : kAll) {
+    CHECK(sum_of_e4m3(sums, 0, {{31, 448, 448}}) == 448.0F * 448);
+    CHECK(sum_of_e4m3(sums, 0, {{31, 0x1p-9F, -0x1p-9F}}) == -0x1p-18F);  // subnormal factors
+    CHECK(sum_of_e4m3(sums, 2, {{0, 1.75F, 3}, {20, -3.5F, 2}}) == 0.25F);
+    CHECK(std::isnan(sum_of_e4m3(sums, 0, {{0, NAN, 1}})));
+  }
+}
+
+TEST_CASE("numbers are rounded to the nearest e4m3, of two the even one, and beyond 448 to it") {
+  for (int code = 0; code < 256; ++code) {
+    const auto byte = static_cast<std::uint8_t>(code);
+    if (caption::is_nan_e4m3(byte)) {
+      CHECK(std::isnan(from_e4m3(byte)));
+      continue;
+    }
+    CHECK(to_e4m3(from_e4m3(byte)) == byte);
+    if ((byte & 0x7F) == 0x7E) continue;
+    // Between the number and the next of the same sign.
+    const double low = from_e4m3(byte);
+    const double high = from_e4m3(static_cast<std::uint8_t>(byte + 1));
+    const auto middle = static_cast<float>((low + high) / 2);
+    CHECK(to_e4m3(middle) == (byte % 2 == 0 ? byte : byte + 1));
+    CHECK(to_e4m3(std::nextafter(middle, static_cast<float>(low))) == byte);
+    CHECK(to_e4m3(std::nextafter(middle, static_cast<float>(high))) == byte + 1);
+  }
+  CHECK(from_e4m3(0x7E) == 448);
+  CHECK(from_e4m3(0x01) == 0x1p-9F);
+  CHECK(to_e4m3(449) == 0x7E);
+  CHECK(to_e4m3(-std::numeric_limits<float>::infinity()) == 0xFE);
+  CHECK(to_e4m3(0x1p-11F) == 0);
+  CHECK(to_e4m3(-0x1p-140F) == 0x80);
+  CHECK(to_e4m3(NAN) == 0x7F);
 }
 
 TEST_SUITE_END();

@@ -208,6 +208,8 @@ class GpuBench {
     std::vector<WeightFormat> formats = {WeightFormat::kInt8, WeightFormat::kW8A8,
                                          WeightFormat::kInt4, WeightFormat::kW4A8,
                                          WeightFormat::kNf4};
+    const bool has_fp8 = !weights::find_obstacle(stream_.context(), WeightFormat::kFp8).has_value();
+    if (has_fp8) formats.push_back(WeightFormat::kFp8);
     if (options_.is_small) formats = {WeightFormat::kInt8};
     const std::string name = options_.shape.empty() ? "qwen3-1.7b" : options_.shape;
     const model::DecoderSpec spec =

@@ -188,8 +188,8 @@ TEST_SUITE("plan/format_choice") {
          {WeightFormat::kW8A8, WeightFormat::kW4A8, WeightFormat::kW4A8Head4}) {
       CHECK(has_8_bit_activations(format));
     }
-    for (const WeightFormat format :
-         {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kNf4}) {
+    for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
+                                      WeightFormat::kNf4, WeightFormat::kFp8}) {
       CHECK_FALSE(has_8_bit_activations(format));
     }
   }

@@ -171,6 +171,49 @@ TEST_CASE("8-bit floats have no codes and are bf16") {
   }
 }
 
+TEST_CASE("8-bit floats with a scale per row or matrix keep their numbers in fp8 alone") {
+  for (const char* const name : kFloatCases) {
+    CAPTURE(name);
+    const auto source = open_source(golden(name));
+    const Shape shape = source->shape(kCodedWeight).value();
+    const std::optional<StoredCodes> e4m3 = source->e4m3_of(kCodedWeight);
+    REQUIRE(e4m3.has_value());
+    const bool has_blocks = std::string(name).find("block") != std::string::npos;
+    CHECK(keeps_codes(WeightFormat::kFp8, *e4m3) == !has_blocks);
+    CHECK_FALSE(source->e4m3_of("a.b.nothing").has_value());
+    if (has_blocks) {
+      CHECK_THROWS_WITH_AS(
+          require_kept_codes(WeightFormat::kFp8, *e4m3, "w"),
+          doctest::Contains("w holds 8-bit codes (fp8 with scales of blocks), which "
+                            "fp8 would round a second time; bf16 keeps"),
+          Error);
+      continue;
+    }
+    CHECK(code_format(WeightFormat::kFp8, *e4m3) == MatrixFormat::kE4M3Row);
+    const ConstView numbers = source->read(kCodedWeight, shape);
+    // In pieces; a number is rounded to bf16 where it is decoded.
+    std::int64_t unequal = 0;
+    for (std::int64_t first = 0; first < shape[0]; first += 7) {
+      const std::int64_t count = std::min<std::int64_t>(7, shape[0] - first);
+      const QuantisedMatrix rows = source->read_codes(kCodedWeight, shape, first, count);
+      REQUIRE(rows.has_e4m3_codes);
+      REQUIRE(rows.num_groups() == 1);
+      for (std::int64_t i = 0; i < count * shape[1]; ++i) {
+        const float value = rows.value(i / shape[1], i % shape[1]);
+        const BF16 decoded = numbers.as<BF16>()[first * shape[1] + i];
+        if (to_float(to_bf16(value)) != to_float(decoded)) ++unequal;
+      }
+    }
+    CHECK(unequal == 0);
+  }
+  QuantisedFiles files(golden("plain_fp8_tensor"));
+  files.bytes_of("a.b.weight")[35] = 0x7F;
+  const auto source = files.open();
+  const Shape shape = source->shape(kCodedWeight).value();
+  CHECK_THROWS_WITH_AS(source->read_codes(kCodedWeight, shape, 0, shape[0]),
+                       doctest::Contains("\"a.b.weight\" holds NaN in row"), Error);
+}
+
 TEST_CASE("every module has the group of config_groups that its tensors fit") {
   const auto source = open_source(golden("mixed"));
   const ExpectedWeights expected(golden("mixed"));

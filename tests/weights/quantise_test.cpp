@@ -89,6 +89,32 @@ TEST_CASE("a weight is off by at most half a step of its group's scale") {
   }
 }
 
+TEST_CASE("e4m3 rows have the nearest numbers, a scale per row, and use the whole range") {
+  for (const auto& [rows, columns] : {std::pair{1, 1}, {3, 7}, {5, 129}, {4, 640}}) {
+    CAPTURE(columns);
+    const Tensor weights = random_rows(rows, columns);
+    const QuantisedMatrix matrix = quantise(weights.view(), MatrixFormat::kE4M3Row);
+    REQUIRE(matrix.has_e4m3_codes);
+    REQUIRE(matrix.num_groups() == 1);
+    for (std::int64_t n = 0; n < rows; ++n) {
+      const double scale = matrix.scales.as<float>()[n];
+      double largest = 0;
+      for (std::int64_t k = 0; k < columns; ++k) {
+        const double w = weights.as<float>()[n * columns + k];
+        const double off = std::abs(static_cast<double>(matrix.value(n, k)) - w);
+        // Half of an eighth of the power of two below, or half of the subnormal step; the scale,
+        // w / scale and the value are rounded to f32.
+        CHECK(off <= std::max(std::abs(w) / 16, scale * 0x1p-10) * (1 + 1e-5) + std::abs(w) * 4e-7);
+        largest = std::max(largest, std::abs(static_cast<double>(matrix.code_value(n, k))));
+      }
+      CHECK(largest == 448);
+    }
+  }
+  const Tensor zeros = Tensor::zeros(DType::kF32, {1, 130});
+  const QuantisedMatrix matrix = quantise(zeros.view(), MatrixFormat::kE4M3Row);
+  for (std::int64_t k = 0; k < 130; ++k) CHECK(matrix.value(0, k) == 0);
+}
+
 // The step of int4_a8 is an integer: the larger of the two that are tried covers the range of a
 // group, and the other one is chosen only where the sum of squared errors is smaller.
 TEST_CASE(

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-
 namespace caption::weights {
 
 Tensor CodedTensor::decode() const {
@@ -101,6 +100,11 @@ std::optional<StoredCodes> CodedSource::codes_of(std::string_view tensor) const 
   const CodedTensor* const coded = find_coded(tensor);
   if (coded == nullptr) return std::nullopt;
   return coded->codes();
+}
+
+std::optional<StoredCodes> CodedSource::e4m3_of(std::string_view tensor) const {
+  const CodedTensor* const coded = find_coded(tensor);
+  return coded == nullptr ? std::nullopt : coded->e4m3();
 }
 
 QuantisedMatrix CodedSource::read_codes(std::string_view tensor, const Shape& shape,

@@ -33,6 +33,8 @@ class CodedTensor {
   virtual Shape shape() const = 0;
   // As Source::codes_of() and read_codes(); the range of rows is valid.
   virtual std::optional<StoredCodes> codes() const = 0;
+  // As Source::e4m3_of().
+  virtual std::optional<StoredCodes> e4m3() const { return std::nullopt; }
   virtual QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const = 0;
   // As Source::borrow_codes().
   virtual QuantisedMatrix borrow_codes(std::int64_t first, std::int64_t count) const {
@@ -66,6 +68,7 @@ class CodedSource final : public Source {
   std::vector<std::span<const std::byte>> mapped_bytes(std::string_view tensor) const override;
   void release(std::string_view tensor) override;
   std::optional<StoredCodes> codes_of(std::string_view tensor) const override;
+  std::optional<StoredCodes> e4m3_of(std::string_view tensor) const override;
   QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape, std::int64_t first,
                              std::int64_t count) const override;
   QuantisedMatrix borrow_codes(std::string_view tensor, const Shape& shape, std::int64_t first,

@@ -137,6 +137,41 @@ void act_integer_mma(void* const* lanes) {
   }
 }
 
+struct E4M3MmaArguments {
+  const kernels::cuda::FragmentA8* a;
+  const kernels::cuda::FragmentB8* b;
+  kernels::cuda::FragmentC* c;
+};
+
+void act_e4m3_mma(void* const* lanes) {
+  count_matrix_product();
+  MatrixA8 a;
+  MatrixB8 b;
+  MatrixC c;
+  const auto byte = [](std::uint32_t four, int i) {
+    return static_cast<std::uint8_t>(four >> (8 * i));
+  };
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto& own = *static_cast<E4M3MmaArguments*>(lanes[lane]);
+    const int g = lane / 4;
+    const int t = lane % 4 * 4;
+    for (int i = 0; i < 16; ++i) {  // byte i % 4 of register i / 4
+      a.element[g + i / 4 % 2 * 8][t + i / 8 * 16 + i % 4] = byte(own.a->four[i / 4], i % 4);
+    }
+    for (int i = 0; i < 8; ++i) {
+      b.element[t + i / 4 * 16 + i % 4][g] = byte(own.b->four[i / 4], i % 4);
+    }
+    for (int i = 0; i < 4; ++i) c.element[g + i / 2 * 8][lane % 4 * 2 + i % 2] = own.c->sum[i];
+  }
+  multiply_add_e4m3(tensor_core_sums(), a, b, c);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      static_cast<E4M3MmaArguments*>(lanes[lane])->c->sum[i] =
+          c.element[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+    }
+  }
+}
+
 void narrow(float x, BF16& to) { to = to_bf16(x); }
 void narrow(float x, F16& to) { to = to_f16(x); }
 
@@ -262,6 +297,11 @@ void mma_f16(FragmentC& c, const FragmentA& a, const FragmentB& b, SourcePlace p
 void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8& b, SourcePlace place) {
   IntegerMmaArguments arguments{&a, &b, &c};
   meet_warp("mma_s8", place_of(__builtin_return_address(0), place), &arguments, act_integer_mma);
+}
+
+void mma_e4m3(FragmentC& c, const FragmentA8& a, const FragmentB8& b, SourcePlace place) {
+  E4M3MmaArguments arguments{&a, &b, &c};
+  meet_warp("mma_e4m3", place_of(__builtin_return_address(0), place), &arguments, act_e4m3_mma);
 }
 
 std::uint32_t add_bf16_pairs(std::uint32_t a, std::uint32_t b) { return add_pairs<BF16>(a, b); }

@@ -9,10 +9,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <source_location>
 
 #include "kernels/cuda/primitives.cuh"
 #include "tensor/dtype.h"
+#include "tensor/e4m3.h"
 
 namespace caption::cuda_emulator {
 
@@ -84,6 +86,14 @@ void mma_bf16(FragmentC& c, const FragmentA& a, const FragmentB& b, Place place 
 void mma_f16(FragmentC& c, const FragmentA& a, const FragmentB& b, Place place = Place::current());
 void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8& b,
             Place place = Place::current());
+// As the emulated tensor cores sum: those of kAmpere as 8.9's, those of kHopper in two steps.
+void mma_e4m3(FragmentC& c, const FragmentA8& a, const FragmentB8& b,
+              Place place = Place::current());
+inline constexpr bool kHasE4M3 = true;
+inline void stop() { std::abort(); }
+inline std::uint16_t e4m3_pair_of_floats(float low, float high) {
+  return static_cast<std::uint16_t>(to_e4m3(low) | to_e4m3(high) << 8);
+}
 
 // Of sums that are no numbers of the type, halves that no test expects.
 std::uint32_t add_bf16_pairs(std::uint32_t a, std::uint32_t b);

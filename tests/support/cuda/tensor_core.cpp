@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tensor/dtype.h"
+#include "tensor/e4m3.h"
 
 // The loops over columns are compiled for AVX2, too, which has the shifts that they need.
 #if defined(__x86_64__)
@@ -35,6 +36,8 @@ struct Layout {
 };
 constexpr Layout kLayouts[] = {{7, 8}, {10, 5}};  // by HalfType
 constexpr Layout kF32Layout = {23, 8};
+constexpr Layout kE4M3Layout = {3, 4};
+constexpr int kE4M3Bits = 13;  // fractional, of terms and of sums on Ada
 
 Parts split(std::uint32_t bits, Layout layout) {
   const std::int32_t bias = (1 << (layout.exponent_bits - 1)) - 1;
@@ -87,8 +90,9 @@ CAPTION_WITH_AVX2 void sum_terms(const Step& step, const PartsRow& c, SumsRow& s
     }
   }
   for (int j = 0; j < kColumns; ++j) {
-    const auto aligned = static_cast<std::uint32_t>(c.magnitude[j])
-                         << (step.fraction_bits - kF32Layout.fraction_bits);
+    const auto magnitude = static_cast<std::uint32_t>(c.magnitude[j]);
+    const int widened = step.fraction_bits - kF32Layout.fraction_bits;
+    const std::uint32_t aligned = widened >= 0 ? magnitude << widened : magnitude >> -widened;
     const std::int32_t drop = std::min(sums.largest[j] - c.exponent[j], 31);
     const std::uint32_t term = aligned >> drop;
     sums.positive[j] = c.is_negative[j] != 0 ? 0 : term;
@@ -106,6 +110,13 @@ CAPTION_WITH_AVX2 void sum_terms(const Step& step, const PartsRow& c, SumsRow& s
       sums.negative[j] += is_negative ? term : 0;
     }
   }
+}
+
+// Cuts a finite number towards zero to `bits` fractional bits of its significand; subnormals are
+// cut at the same place as the least normal number.
+float cut_fraction(float x, int bits) {
+  const std::uint32_t mask = ~0U << (kF32Layout.fraction_bits - bits);
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & mask);
 }
 
 // sum * 2^(exponent - fraction_bits), cut towards zero to f32.
@@ -160,7 +171,68 @@ void add_fused(HalfType type, const MatrixA& a, const MatrixB& b, MatrixC& c) {
   }
 }
 
+void add_fused_e4m3(const MatrixA8& a, const MatrixB8& b, MatrixC& c) {
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kColumns; ++j) {
+      for (int k = 0; k < 2 * kDepth; ++k) {
+        c.element[i][j] =
+            std::fma(from_e4m3(a.element[i][k]), from_e4m3(b.element[k][j]), c.element[i][j]);
+      }
+    }
+  }
+}
+
+// As mma_f16() of the columns k0 .. k0 + 15.
+void multiply_widened(TensorCoreSums sums, const MatrixA8& a, const MatrixB8& b, int k0,
+                      MatrixC& c) {
+  MatrixA wide_a;
+  MatrixB wide_b;
+  for (int k = 0; k < kDepth; ++k) {
+    for (int i = 0; i < kRows; ++i) {
+      wide_a.element[i][k] = to_f16(from_e4m3(a.element[i][k0 + k])).bits;
+    }
+    for (int j = 0; j < kColumns; ++j) {
+      wide_b.element[k][j] = to_f16(from_e4m3(b.element[k0 + k][j])).bits;
+    }
+  }
+  multiply_add(sums, HalfType::kF16, wide_a, wide_b, c);
+}
+
+bool is_finite(const MatrixA8& a, const MatrixB8& b, const MatrixC& c) {
+  return std::none_of(&a.element[0][0], &a.element[0][0] + kRows * 2 * kDepth, is_nan_e4m3) &&
+         std::none_of(&b.element[0][0], &b.element[0][0] + 2 * kDepth * kColumns, is_nan_e4m3) &&
+         std::all_of(&c.element[0][0], &c.element[0][0] + kRows * kColumns,
+                     [](float x) { return std::isfinite(x); });
+}
+
+void multiply_ada(const MatrixA8& a, const MatrixB8& b, MatrixC& c) {
+  PartsRow columns[2 * kDepth];
+  for (int k = 0; k < 2 * kDepth; ++k) {
+    for (int j = 0; j < kColumns; ++j) columns[k].set(j, split(b.element[k][j], kE4M3Layout));
+  }
+  for (int i = 0; i < kRows; ++i) {
+    Parts row[2 * kDepth];
+    for (int k = 0; k < 2 * kDepth; ++k) row[k] = split(a.element[i][k], kE4M3Layout);
+    for (int k0 = 0; k0 < 2 * kDepth; k0 += kDepth) {
+      add_step({.a = row + k0,
+                .b = columns + k0,
+                .depth = kDepth,
+                .fraction_bits = kE4M3Bits,
+                .product_bits = 2 * kE4M3Layout.fraction_bits},
+               c.element[i]);
+      for (float& sum : c.element[i]) sum = cut_fraction(sum, kE4M3Bits);
+    }
+  }
+}
+
 }  // namespace
+
+void multiply_add_e4m3(TensorCoreSums sums, const MatrixA8& a, const MatrixB8& b, MatrixC& c) {
+  if (sums == TensorCoreSums::kFused || !is_finite(a, b, c)) return add_fused_e4m3(a, b, c);
+  if (sums == TensorCoreSums::kAmpere) return multiply_ada(a, b, c);
+  multiply_widened(sums, a, b, 0, c);
+  multiply_widened(sums, a, b, kDepth, c);
+}
 
 void multiply_add(TensorCoreSums sums, HalfType type, const MatrixA& a, const MatrixB& b,
                   MatrixC& c) {

@@ -7,6 +7,14 @@
 // Source: arXiv:2511.10909 and arXiv:2512.07004, which measured GPUs. This project has not compared
 // the model with a GPU; results of kernels are tested with kFused as well, so that only equality of
 // bits rests on it.
+//
+// Of e4m3 numbers (tensor/e4m3.h) Ada's tensor cores keep fewer bits: terms are cut to 13
+// fractional bits, the sum to 13 bits after the point of its leading one, and a product of k = 32
+// is two steps of 16. Source: arXiv:2511.10909, whose model (github.com/microsoft/MMA-Sim, F = 13,
+// RZ-E8M13) was compared with an Ada GPU bit for bit; arXiv:2412.19437, section 3.3.2, measured
+// about 14 bits on Hopper's wgmma. Hopper's mma.sync has no such product: kernels widen the numbers
+// to f16 (kernels/cuda/primitives.cuh), as nvcc does by itself
+// (github.com/NVIDIA/cutlass/issues/1986), and sum in two steps of f16.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +39,18 @@ struct MatrixC {
   float element[16][8];
 };
 
+struct MatrixA8 {
+  std::uint8_t element[16][32];
+};
+struct MatrixB8 {
+  std::uint8_t element[32][8];
+};
+
 // Infinities and NaNs in a, b or c are summed as kFused does: a GPU gives an infinity where that
 // does and NaN where that does, but the payload of a NaN may differ.
 void multiply_add(TensorCoreSums sums, HalfType type, const MatrixA& a, const MatrixB& b,
                   MatrixC& c);
+// The same of e4m3 numbers.
+void multiply_add_e4m3(TensorCoreSums sums, const MatrixA8& a, const MatrixB8& b, MatrixC& c);
 
 }  // namespace caption::cuda_emulator
