@@ -1,58 +1,14 @@
 // x in the form in which kernels multiply it by codes: rounded to 16 bits, in the order of the
 // packed columns, with the sums of groups; or rounded to integers or e4m3 numbers of 8 bits, a
-// scale per row.
+// scale per row (kernels/cuda/code_rows.cuh).
 //
-// Traffic  x once in (to 8 bits: twice, the second time from L1 or L2), 2 bytes or 1 per column
-// out. Measured on no GPU.
+// Traffic  x once in, 2 bytes per column out. Measured on no GPU.
 #include "base/error.h"
 #include "base/math.h"
-#include "kernels/cuda/code_layout.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/numbers.cuh"
-#include "tensor/e4m3.h"
+#include "kernels/cuda/code_rows.cuh"
 
 namespace caption::kernels::cuda {
 namespace {
-
-constexpr int kThreadsOfRows = 128;
-constexpr int kWarpsOfRows = kThreadsOfRows / 32;
-constexpr int kPack = 4;  // columns of a thread: those of a group of the matrix may be fewer
-
-struct RowsParams {
-  ConstNumbers x;
-  std::int64_t x_stride;
-  const std::int32_t* column_order;
-  CodeShape shape;
-  int rows;
-  int packed_columns;
-  bool has_packs;       // kPack columns of x may be loaded at once
-  int lanes_per_group;  // a power of 2; kPack columns each
-  void* to;
-  float* group_sums;
-  float* scales;
-};
-
-// Columns packed .. packed + 3 of a row of x; zeros where the matrix has none. They are of one
-// group.
-CAPTION_DEVICE Packed<float, kPack> load_columns(const RowsParams& p, std::int64_t row,
-                                                 int packed) {
-  const CodeShape& shape = p.shape;
-  const int within = packed % shape.packed_group;
-  const int first = packed / shape.packed_group * shape.group_columns + within;
-  const bool is_inside =
-      within + kPack <= shape.group_columns && first + kPack <= shape.num_columns;
-  if (p.has_packs && is_inside && p.column_order == nullptr) {
-    return load_numbers<kPack>(p.x, row + first);
-  }
-  Packed<float, kPack> columns = {};
-  for (int i = 0; i < kPack; ++i) {
-    const int stored = stored_column(shape, packed + i);
-    if (stored < 0) continue;
-    const int column = p.column_order == nullptr ? stored : load(p.column_order + stored);
-    columns.x[i] = load_numbers<1>(p.x, row + column).x[0];
-  }
-  return columns;
-}
 
 // Some lanes per group; rows from p.rows on have sums of zero.
 template <class T>
@@ -95,7 +51,6 @@ struct RoundRows {
   }
 };
 
-// How numbers of a row become codes of 8 bits. Magnitudes are at most kLargest, but for a rounding.
 struct IntegerCodes {
   static constexpr float kLargest = 127;  // as the CPU's Tier::to_int8()
   static CAPTION_DEVICE Packed<std::uint8_t, kPack> rounded(const Packed<float, kPack>& x) {
@@ -106,80 +61,6 @@ struct IntegerCodes {
     return codes;
   }
 };
-// Before sm_89 the launch ends with an error.
-struct E4M3Codes {
-  static constexpr float kLargest = kLargestE4M3;
-  static CAPTION_DEVICE Packed<std::uint8_t, kPack> rounded(const Packed<float, kPack>& x) {
-    Packed<std::uint8_t, kPack> codes;
-    for (int i = 0; i < kPack; i += 2) {
-      const std::uint32_t pair = e4m3_pair_of_floats(x.x[i], x.x[i + 1]);
-      codes.x[i] = static_cast<std::uint8_t>(pair);
-      codes.x[i + 1] = static_cast<std::uint8_t>(pair >> 8);
-    }
-    return codes;
-  }
-};
-
-// A block per row.
-template <class Codes>
-struct QuantiseRows {
-  static constexpr int kThreads = kThreadsOfRows;
-  using Params = RowsParams;
-  struct Shared {
-    std::uint32_t largest[kWarpsOfRows];
-  };
-  static constexpr float kSmallestMagnitude = 0x1p-100F;
-
-  static CAPTION_DEVICE void run(const Params& p) {
-    const std::int64_t row = block_x() * p.x_stride;
-    const std::uint32_t bits = largest_magnitude(p, row);
-    const bool is_finite = bits < 0x7F800000u;
-    const float largest = float_of_bits(bits);
-    float inverse = 0;
-    if (is_finite && largest > kSmallestMagnitude) inverse = divide(Codes::kLargest, largest);
-    auto* const to = static_cast<std::uint8_t*>(p.to) + std::int64_t{block_x()} * p.packed_columns;
-    for (int packed = thread_index() * kPack; packed < p.packed_columns;
-         packed += kThreadsOfRows * kPack) {
-      Packed<std::uint8_t, kPack> codes = {};
-      if (is_finite) {
-        Packed<float, kPack> columns = load_columns(p, row, packed);
-        for (int i = 0; i < kPack; ++i) columns.x[i] *= inverse;
-        codes = Codes::rounded(columns);
-      }
-      store(reinterpret_cast<Packed<std::uint8_t, kPack>*>(to + packed), codes);
-    }
-    if (thread_index() == 0) {
-      const float scale = is_finite ? divide(largest, Codes::kLargest) : float_of_bits(0x7FC00000u);
-      store(p.scales + block_x(), scale);
-    }
-  }
-
-  // The bits of magnitudes are in the order of their values, infinity and NaN last.
-  static CAPTION_DEVICE std::uint32_t largest_magnitude(const Params& p, std::int64_t row) {
-    std::uint32_t largest = 0;
-    for (int packed = thread_index() * kPack; packed < p.packed_columns;
-         packed += kThreadsOfRows * kPack) {
-      const Packed<float, kPack> columns = load_columns(p, row, packed);
-      for (int i = 0; i < kPack; ++i) {
-        const std::uint32_t bits = bits_of_float(columns.x[i]) & 0x7FFFFFFFu;
-        largest = bits > largest ? bits : largest;
-      }
-    }
-    for (int mask = 16; mask > 0; mask /= 2) {
-      const std::uint32_t other = shuffle(largest, lane_index() ^ mask);
-      largest = other > largest ? other : largest;
-    }
-    auto& shared = shared_memory<Shared>();
-    if (lane_index() == 0) shared.largest[warp_index()] = largest;
-    sync_block();
-    for (int warp = 0; warp < kWarpsOfRows; ++warp) {
-      const std::uint32_t other = shared.largest[warp];
-      largest = other > largest ? other : largest;
-    }
-    return largest;
-  }
-};
-
 // Where code_rows() puts what it makes.
 struct Places {
   std::size_t group_sums;
@@ -240,7 +121,7 @@ CodedRows code_rows(Stream& stream, ConstView x, const PackedCodes& weight, std:
     params.scales = reinterpret_cast<float*>(scratch + places.scales);
     const Grid grid{.x = static_cast<unsigned>(params.rows)};
     if (shape.kind == CodeKind::kE4M3) {
-      launch<QuantiseRows<E4M3Codes>>(stream, grid, params);
+      quantise_rows_to_e4m3(stream, grid, params);
     } else {
       launch<QuantiseRows<IntegerCodes>>(stream, grid, params);
     }

@@ -87,6 +87,7 @@ class Fp8Ring {
 
 template <int kRowGroups>
 struct Fp8FewRows {
+  static constexpr Gpus kGpus = kGpusOfE4M3;
   static constexpr int kThreads = 32 * kCodeWarps;
   using Params = CodeParams;
   using Ring = Fp8Ring<7>;
@@ -104,14 +105,6 @@ struct Fp8FewRows {
   };
 
   static CAPTION_DEVICE void run(const Params& p) {
-    if constexpr (kHasE4M3) {
-      multiply(p);
-    } else {
-      stop();
-    }
-  }
-
-  static CAPTION_DEVICE void multiply(const Params& p) {
     auto& shared = shared_memory<Shared>();
     const CodeWork work = work_of_block(p);
     Ring ring(p, work, shared.ring);

@@ -19,6 +19,7 @@ constexpr int kRowUnits = kE4M3StepColumns / 16;   // units of 16 bytes of a sta
 
 template <class S>
 struct Fp8Tiles {
+  static constexpr Gpus kGpus = kGpusOfE4M3;
   using Shape = S;
   static constexpr int kThreads = S::kThreads;
   using Params = CodeTilesParams;
@@ -47,14 +48,6 @@ struct Fp8Tiles {
   };
 
   static CAPTION_DEVICE void run(const Params& params) {
-    if constexpr (kHasE4M3) {
-      multiply(params);
-    } else {
-      stop();
-    }
-  }
-
-  static CAPTION_DEVICE void multiply(const Params& params) {
     auto& shared = shared_memory<Shared>();
     const CodeParams& p = params.codes;
     const BlockPlace place = place_of_block<S>(p.parts, params.row_blocks, operands_of(p));
@@ -185,13 +178,7 @@ struct Fp8Tiles {
 }  // namespace
 
 bool has_e4m3_products(int compute_capability) {
-#ifdef __CUDACC__
-  constexpr int kToolkit = __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__;
-  constexpr int kLeast = kToolkit < 1204 ? 90 : 89;  // as kHasE4M3 of kernels/cuda/primitives.cuh
-#else
-  constexpr int kLeast = 89;
-#endif
-  return compute_capability == 0 || compute_capability >= kLeast;
+  return compute_capability == 0 || kGpusOfE4M3.contains(compute_capability);
 }
 
 // Shared memory allows a block 99 KiB on sm_89.

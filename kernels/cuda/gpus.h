@@ -30,6 +30,13 @@ inline constexpr Gpus kAllGpus{};
 // Turing's tensor cores lack bf16, and its multiprocessors asynchronous copies.
 inline constexpr Gpus kTuring{.first = 75, .end = 80};
 inline constexpr Gpus kFromAmpere{.first = 80};
+// Those with products of e4m3 numbers: Ada and later. The assembler of toolkits before CUDA 12.4
+// (PTX ISA 8.4) does not know Ada's.
+#if defined(__CUDACC__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1204
+inline constexpr Gpus kGpusOfE4M3{.first = 90};
+#else
+inline constexpr Gpus kGpusOfE4M3{.first = 89};
+#endif
 
 // Where products of weights are made in T, as dtype_of_products() chooses it
 // (kernels/cuda/weight_forms.h): f16 on Turing, bf16 elsewhere.

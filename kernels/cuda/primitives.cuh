@@ -265,19 +265,8 @@ CAPTION_DEVICE void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8
 }
 #endif
 
-// Whether the GPU multiplies e4m3 numbers (mma_e4m3()): compute capability 8.9 and later. The
-// assembler of toolkits before CUDA 12.4 (PTX ISA 8.4) does not know the product of 8.9. A kernel
-// for such GPUs calls stop() elsewhere and compiles nothing else:
-//   if constexpr (!kHasE4M3) { stop(); } else { ... }
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 890 || \
-    (__CUDA_ARCH__ < 900 && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1204)
-inline constexpr bool kHasE4M3 = false;
-#else
-inline constexpr bool kHasE4M3 = true;
-#endif
-// Ends the launch with an error.
-CAPTION_DEVICE void stop() { __trap(); }
-
+// e4m3 numbers (tensor/e4m3.h), for the GPUs kGpusOfE4M3 (kernels/cuda/gpus.h). The functions for the
+// others are there to be named, and never called.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 // The e4m3 codes of two numbers, to nearest, ties to even, with `low` in the lower byte; magnitudes
 // beyond 448 become 448.
@@ -291,6 +280,11 @@ CAPTION_DEVICE std::uint32_t f16_pair_of_e4m3(std::uint32_t pair) {
   std::uint32_t wide;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(wide) : "h"(static_cast<std::uint16_t>(pair)));
   return wide;
+}
+#else
+CAPTION_DEVICE std::uint16_t e4m3_pair_of_floats(float, float) {
+  __trap();
+  return 0;
 }
 #endif
 
@@ -313,7 +307,8 @@ CAPTION_DEVICE void mma_e4m3(FragmentC& c, const FragmentA8& a, const FragmentB8
     mma_f16(c, wide_a, wide_b);
   }
 }
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890 && \
+    __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1204
 CAPTION_DEVICE void mma_e4m3(FragmentC& c, const FragmentA8& a, const FragmentB8& b) {
   asm volatile(
       "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
@@ -323,11 +318,7 @@ CAPTION_DEVICE void mma_e4m3(FragmentC& c, const FragmentA8& a, const FragmentB8
         "r"(b.four[1]));
 }
 #else
-CAPTION_DEVICE std::uint16_t e4m3_pair_of_floats(float, float) {
-  stop();
-  return 0;
-}
-CAPTION_DEVICE void mma_e4m3(FragmentC&, const FragmentA8&, const FragmentB8&) { stop(); }
+CAPTION_DEVICE void mma_e4m3(FragmentC&, const FragmentA8&, const FragmentB8&) { __trap(); }
 #endif
 
 // ---- arithmetic ----

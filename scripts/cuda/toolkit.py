@@ -11,8 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 KERNELS = ROOT / "kernels" / "cuda"
 ARCHITECTURES = ["75", "80", "86", "89", "90"]
-# Architectures whose code is made of another's PTX, as scripts/cmake/CaptionCuda.cmake says.
+# Architectures whose code is made of another's PTX, as scripts/cmake/CaptionCuda.cmake says, and those
+# of kernels of e4m3.
 PTX_OF = {"86": "80", "89": "80"}
+PTX_OF_FP8 = {"86": "80"}
 FLAGS = ["-std=c++20", "-O3", "-fmad=false", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra",
          f"-I{ROOT}", f"-I{ROOT / 'lib'}"]
 NO_NVCC = "no nvcc on PATH, in $CUDA_HOME/bin or /usr/local/cuda/bin"
@@ -48,23 +50,29 @@ def find_nvdisasm(given: str | None) -> str | None:
     return find_tool("nvdisasm", given) or next(packaged, None)
 
 
-def code_by_ptx(architectures: list[str]) -> dict[str, list[str]]:
+def ptx_of(source: Path, architecture: str) -> str:
+    """The architecture of whose PTX the code of one is made."""
+    others = PTX_OF_FP8 if source.name.startswith("fp8_") else PTX_OF
+    return others.get(architecture, architecture)
+
+
+def code_by_ptx(source: Path, architectures: list[str]) -> dict[str, list[str]]:
     """The architectures whose code is made of each PTX."""
     groups: dict[str, list[str]] = {}
     for architecture in architectures:
-        groups.setdefault(PTX_OF.get(architecture, architecture), []).append(architecture)
+        groups.setdefault(ptx_of(source, architecture), []).append(architecture)
     return groups
 
 
 def ptx_file(folder: str, source: Path, architecture: str) -> Path:
     """Where compile_kernels() leaves the PTX."""
-    return Path(folder) / f"{source.stem}.compute_{PTX_OF.get(architecture, architecture)}.ptx"
+    return Path(folder) / f"{source.stem}.compute_{ptx_of(source, architecture)}.ptx"
 
 
 def cubin_file(folder: str, source: Path, architecture: str, architectures: list[str]) -> Path:
     """Where compile_kernels() for `architectures` leaves the code of one of them."""
-    ptx = PTX_OF.get(architecture, architecture)
-    has_others = len(code_by_ptx(architectures)[ptx]) > 1
+    ptx = ptx_of(source, architecture)
+    has_others = len(code_by_ptx(source, architectures)[ptx]) > 1
     name = f"compute_{ptx}.sm_{architecture}" if has_others else f"compute_{ptx}"
     return Path(folder) / f"{source.stem}.{name}.cubin"
 
@@ -74,7 +82,7 @@ def compile_kernels(nvcc: str, source: Path, architectures: list[str], folder: s
     architecture, and returns what nvcc and ptxas print. Raises RuntimeError with that text when nvcc
     fails."""
     targets = [f"-gencode=arch=compute_{ptx},code=[{','.join(f'sm_{a}' for a in codes)}]"
-               for ptx, codes in code_by_ptx(architectures).items()]
+               for ptx, codes in code_by_ptx(source, architectures).items()]
     command = [nvcc, *FLAGS, "-Xptxas", "-v", *targets, "--threads", "2", "--keep", "--keep-dir",
                folder, "-c", str(source), "-o", f"{folder}/{source.stem}.o"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -89,8 +89,6 @@ void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8& b,
 // As the emulated tensor cores sum: those of kAmpere as 8.9's, those of kHopper in two steps.
 void mma_e4m3(FragmentC& c, const FragmentA8& a, const FragmentB8& b,
               Place place = Place::current());
-inline constexpr bool kHasE4M3 = true;
-inline void stop() { std::abort(); }
 inline std::uint16_t e4m3_pair_of_floats(float low, float high) {
   return static_cast<std::uint16_t>(to_e4m3(low) | to_e4m3(high) << 8);
 }
