@@ -57,6 +57,7 @@ void start_tokenizer(const ModelFolder& folder, Parts& parts) {
 
 void place_hub_parts(const ModelFolder& folder, const TextConfig& text, HubWeights weights,
                      Parts& parts) {
+  if (!parts.pending_tokenizer.valid()) start_tokenizer(folder, parts);
   place_parts(parts, weights.blueprint, std::move(weights.sources), weights.format);
   parts.tokenizer = parts.pending_tokenizer.get();
   parts.generation = read_generation_config(folder.path());

@@ -44,8 +44,8 @@ struct HubWeights {
 // Begins to read the tokenizer of `folder`, which must outlive `parts`, on a thread of its own.
 void start_tokenizer(const ModelFolder& folder, Parts& parts);
 
-// Calls place_parts(), waits for the tokenizer that was started, and reads the generation settings
-// of a folder. The stop ids are those of generation_config.json, else the text configuration's,
+// Calls place_parts(), waits for the tokenizer, which is started here at the latest, and reads the
+// generation settings of a folder. The stop ids are those of generation_config.json, else the text configuration's,
 // else the tokenizer's. An error of the weights comes before one of the tokenizer.
 void place_hub_parts(const ModelFolder& folder, const TextConfig& text, HubWeights weights,
                      Parts& parts);
