@@ -66,7 +66,7 @@ std::optional<StoredCodes> Fp8Tensor::e4m3() const {
 }
 
 QuantisedMatrix Fp8Tensor::read_codes(std::int64_t first, std::int64_t count) const {
-  CAPTION_CHECK(has_row_scales(), codes_.where + " has scales of blocks, which no kernel takes");
+  CAPTION_CHECK(has_row_scales(), codes_.where() + " has scales of blocks, which no kernel takes");
   const std::int64_t columns = shape()[1];
   QuantisedMatrix matrix;
   matrix.num_columns = columns;
