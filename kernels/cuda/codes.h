@@ -80,9 +80,10 @@ CodeShape make_code_shape(CodeKind kind, std::int64_t num_features, std::int64_t
                           std::int64_t group_columns, bool has_offsets);
 
 // Columns of a step of sums of e4m3 products: tensor cores sum a step from 0, and steps are added
-// in f32. Those of compute capability 8.9 keep 13 fractional bits of a sum; with S the sum of a
-// step's magnitudes its error is at most 2^-13 * (4 * 17 + 4) S < 0.009 S, where the rounding of a
-// factor alone changes products by up to 2^-4 = 0.06 of theirs.
+// in f32. Those of compute capability 8.9 cut 17 terms to 13 fractional bits of the largest, and
+// their sum to 13, for each 16 of the columns. With S the sum of a step's magnitudes the error is
+// at most 4 * (17 + 1) * 2^-13 S < 0.009 S (8 S in place of S where a subnormal factor has the
+// largest exponent); the rounding of a factor alone changes its product by up to 2^-4 = 0.06 of it.
 inline constexpr int kE4M3StepColumns = 64;
 // Columns of a slice, whose steps are added from 0; slices are added in their order. Of few columns
 // each of the four warps that share them has a slice.

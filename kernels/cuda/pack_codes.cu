@@ -164,7 +164,9 @@ struct UnpackRows {
     const std::uint32_t code = code_at(from, row, packed);
     const std::int64_t pair =
         (std::int64_t{row / 16} * shape.num_groups + packed / shape.packed_group) * 8 + row % 8;
-    if (has_whole_rows(shape.kind)) return load(from.rows + row) * number_of(from, code);
+    if (shape.kind == CodeKind::kInt8A8 || shape.kind == CodeKind::kE4M3) {
+      return load(from.rows + row) * number_of(from, code);
+    }
     if (shape.kind == CodeKind::kInt4A8) {
       const auto* const step =
           static_cast<const std::uint8_t*>(from.numbers) + pair * 4 + row / 8 % 2 * 2;
@@ -183,7 +185,7 @@ struct UnpackRows {
       // The bits of a float of the same fraction whose exponent has another bias: 127 - 7 more.
       return float_of_bits((code & 0x80u) << 24 | (code & 0x7Fu) << 20) * 0x1p120F;
     }
-    if (!has_4_bits(from.shape.kind)) {
+    if (from.shape.kind == CodeKind::kInt8 || from.shape.kind == CodeKind::kInt8A8) {
       return static_cast<float>(static_cast<std::int8_t>(code));
     }
     if (from.shape.kind == CodeKind::kInt4) return static_cast<float>(static_cast<int>(code) - 8);
