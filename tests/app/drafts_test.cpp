@@ -96,8 +96,8 @@ TEST_SUITE("app/drafts") {
         make_preset(folder.path() / "text.yaml", "  draft_video: false\n  num_draft_tokens: 3\n");
     const std::vector<Arguments> generations = {
         {"--frames", "2", "--limit", "6", "--max-num-seqs", "1"},
-        {"--frames", "2", "--limit", "6", "--batching", "static", "--stop", "\xEB\x8B\xA4."},
-        {"--frames", "2", "--limit", "6", "--temperature", "0.9", "--seed", "7",
+        {"--frames", "2", "--limit", "4", "--batching", "static", "--stop", "\xEB\x8B\xA4."},
+        {"--frames", "2", "--limit", "4", "--temperature", "0.9", "--seed", "7",
          "--repetition-penalty", "1.1"}};
     const std::vector<Arguments> drafts = {
         {"--preset", forced, "--draft-model", demo_model().string()},
@@ -106,7 +106,7 @@ TEST_SUITE("app/drafts") {
         {"--drafts", "archive", "--draft-model", small}};
     for (const Arguments& generation : generations) {
       const auto expected = captions_of(caption(generation).out);
-      CHECK(expected.size() >= 6);
+      CHECK(expected.size() >= 4);
       for (const Arguments& draft : drafts) {
         CAPTURE(draft);
         Arguments options = generation;
