@@ -3,8 +3,8 @@
 #include "tensor/e4m3.h"
 
 namespace caption::kernels::cuda {
-namespace {
 
+// In no unnamed namespace: for the other GPUs nothing of it is used.
 struct E4M3Codes {
   static constexpr Gpus kGpus = kGpusOfE4M3;
   static constexpr float kLargest = kLargestE4M3;
@@ -18,8 +18,6 @@ struct E4M3Codes {
     return codes;
   }
 };
-
-}  // namespace
 
 void quantise_rows_to_e4m3(Stream& stream, Grid grid, const RowsParams& params) {
   launch<QuantiseRows<E4M3Codes>>(stream, grid, params);
