@@ -2,6 +2,7 @@
 // only registers them.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -63,10 +64,23 @@ void add_verbose_option(CLI::App& root) {
       "Once: what was found and chosen, and a line for each clip. Twice: the times of each clip.");
 }
 
+// CLI11 would take the argument after "--option=" for its value. As two arguments the value is
+// empty.
+void split_empty_values(std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    std::string& argument = arguments[i];
+    if (!argument.starts_with("--") || argument.find('=') != argument.size() - 1) continue;
+    argument.pop_back();
+    arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, "");
+    ++i;
+  }
+}
+
 // Converts "help" to --help and "help COMMAND" to COMMAND --help. A word that is not a command is
 // kept for the error message.
 std::vector<std::string> read_arguments(const CLI::App& root, int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
+  split_empty_values(arguments);
   if (arguments.empty() || arguments.front() != "help") return arguments;
   arguments.erase(arguments.begin());
   if (arguments.empty()) return {"--help"};

@@ -136,6 +136,10 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
 };
 
 Json parse_guarded(std::string_view text, const std::string& name, ErrorCode code) {
+  if (text.starts_with("version https://git-lfs")) {
+    throw Error(code,
+                name + ": is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`");
+  }
   DocumentBuilder builder(text, name, code);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();

@@ -98,7 +98,7 @@ void submit(engine::Engine& engine, engine::Request request) {
     const std::string message = error.what();
     throw Error(ErrorCode::kUsage,
                 message.substr(0, message.rfind(';')) +
-                    "; raise --kv-cache-bytes, or lower --prompt-tokens or --output-tokens");
+                    "; raise --kv-cache-bytes, or make the workload's requests shorter");
   }
 }
 

@@ -177,14 +177,17 @@ Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
 std::unique_ptr<CaptionModel> open_composed(const Context& context, const ComposedSource& source,
                                             weights::WeightFormat format,
                                             const OpenOptions& options) {
+  // Before anything is read of the folders: check_unchanged() finds what is written from here on.
+  std::vector<ConfigFolder> configs;
+  for (const std::filesystem::path& folder : {source.vision, source.projector, source.llm}) {
+    configs.push_back(read_config_folder(folder));
+  }
   ComposedPrompt prompt(source);
   const ModelFolder llm(source.llm, ModelPart::kText);
   Parts parts;
   parts.context = context;
   take_options(parts, options);
-  for (const std::filesystem::path& folder : {source.vision, source.projector, source.llm}) {
-    parts.configs.push_back(read_config_folder(folder));
-  }
+  parts.configs = std::move(configs);
   start_tokenizer(llm, parts);
   add_inner_adapter(parts, source.vision, kVisionSource);
   add_inner_adapter(parts, source.projector, kProjectorSource);

@@ -137,13 +137,15 @@ const Family* find_family(std::string_view model_type) {
 std::unique_ptr<CaptionModel> open_model(const Context& context,
                                          const std::filesystem::path& folder,
                                          weights::WeightFormat format, const OpenOptions& options) {
+  // Before anything is read of the folder: check_unchanged() finds what is written from here on.
+  ConfigFolder configs = read_config_folder(folder);
   const ModelFolder files(folder);
   const JsonObject config = files.require_config();
   require_tower(files);
   Parts parts;
   parts.context = context;
   take_options(parts, options);
-  parts.configs.push_back(read_config_folder(folder));
+  parts.configs.push_back(std::move(configs));
   start_tokenizer(files, parts);
   add_inner_adapter(parts, folder);
   add_adapters(parts, options.adapters);

@@ -36,8 +36,8 @@ std::vector<std::string> find_other_files(const fs::path& folder) {
     const std::string name = entry->path().filename().string();
     // A link that leads nowhere is refused when it is copied.
     const bool is_file = entry->is_regular_file(ignored) || !entry->exists(ignored);
-    const bool is_wanted =
-        is_file && !name.starts_with('.') && name != "config.json" && !is_of_weights(name);
+    const bool is_wanted = is_file && !name.starts_with('.') && name != "config.json" &&
+                           name != kSelfDraftName && !is_of_weights(name);
     if (is_wanted) names.push_back(name);
   }
   if (error) {

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/open_file.h"
+#include "quantise/internal/other_files.h"
 #include "quantise/quantise_checkpoint.h"
 #include "weights/safetensors_writer.h"
 
@@ -116,7 +117,8 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
     for (const std::string_view suffix : {".partial", ".new"}) {
       if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
     }
-    const bool is_own = is_manifest || (has_manifest && names.contains(stem));
+    const bool is_own =
+        is_manifest || (has_manifest && (names.contains(stem) || name == kSelfDraftName));
     if (!is_own && (!foreign || name < *foreign)) foreign = std::move(name);
   }
   if (error) fail(path_, "list the folder", error.value());

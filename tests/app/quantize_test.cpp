@@ -55,6 +55,14 @@ TEST_SUITE("app/quantize") {
     REQUIRE(records.size() == 1);
     CHECK(records.front().status == records::Status::kOk);
     CHECK_FALSE(records.front().caption.empty());
+    // What `run --drafts self` keeps there is neither in the way nor part of a checkpoint.
+    write_text(output / "self-draft.json", "{}");
+    CHECK(run_cli(command(demo_model(), output, "nf4")).exit_code == 0);
+    const fs::path source = folder.path() / "source";
+    fs::copy(demo_model(), source);
+    write_text(source / "self-draft.json", "{}");
+    CHECK(run_cli(command(source, folder.path() / "again", "nf4")).exit_code == 0);
+    CHECK_FALSE(fs::exists(folder.path() / "again/self-draft.json"));
   }
 
   TEST_CASE("--dtype awq runs the codes of a folder, as bf16 does") {

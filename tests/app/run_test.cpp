@@ -149,6 +149,18 @@ TEST_SUITE("app/run") {
     CHECK(record({"--prompt", "짧게"}).prompt_tokens < record({}).prompt_tokens);
   }
 
+  TEST_CASE("an empty value after = is empty, and no clip is taken for it") {
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    const Finished finished = run_cli({"run", "--frames", "2", "--prompt=", video});
+    CHECK(finished.exit_code == 0);
+    const auto records = parse_records(finished.out);
+    REQUIRE(records.size() == 1);
+    CHECK(records.front().caption ==
+          parse_records(run_cli({"run", "--frames", "2", video}).out).at(0).caption);
+    CHECK(run_cli({"run", "--frames=", "2", video}).exit_code == 2);
+    CHECK(run_cli({"run", "--dtype=", "bf16", video}).exit_code == 2);
+  }
+
   TEST_CASE("the summary of every output says how many captions are in doubt") {
     const TemporaryFolder folder;
     const ClipSpec spec = {.solid_yuv = {{16, 128, 128}}};

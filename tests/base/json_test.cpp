@@ -145,6 +145,7 @@ TEST_SUITE("base/json") {
       const char* message;
     } kRows[] = {
         {"", "not valid JSON: it is empty"},
+        {"version https://git-lfs.github.com/spec/v1\noid", "fetch it with `git lfs pull`"},
         {" \n", "not valid JSON: it is empty"},
         {"{", "column 2: it ends too early; a quote or bracket is not closed"},
         {"{\"a\": \"b", "column 9: it ends too early"},
