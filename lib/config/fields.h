@@ -158,7 +158,8 @@ void for_each_quantization_field(Section& quantization, Visit&& visit) {
             "auto chooses for the machine, the model and --max-num-seqs, as plan --fit shows: the "
             "fastest of the formats that fit and, as measured by bench --price weights, stay "
             "close to f32; without measured prices bf16 or int8. A run that continues an output "
-            "keeps the format of its records. awq and gptq are the codes of the model's files."},
+            "keeps the format of its records. awq and gptq are the codes of the model's files. fp8 "
+            "needs a GPU of compute capability 8.9 or later."},
       quantization.weights);
   visit(Field{"quantization.double_quant", "", Affects::kPages,
               "nf4: the file's, with quantised scales"},
