@@ -105,8 +105,8 @@ void over_panels(const QuantisedMatrix& part, std::int64_t panel, const Pack& pa
   }
 }
 
-// What a panel's group of columns takes from the matrix, whose groups may be several of the
-// panels': [groups, 32].
+// Writes to `to` [groups, 32] for each of a panel's groups of columns the 32 numbers that `from`
+// has for the matrix's group with these columns, which may be several of the panel's.
 void repeat_groups(const QuantisedMatrix& part, std::int64_t group_columns, const float* from,
                    std::int64_t groups, float* to) {
   for (std::int64_t g = 0; g < groups; ++g) {
@@ -133,8 +133,8 @@ Element element_of(DType dtype) {
   return dtype == DType::kF16 ? Element::kF16 : Element::kF32;
 }
 
-// The same for scales and zeros that are in the file; `offsets` may be null. Returns whether the
-// scales are finite.
+// Packs the scales of a panel's rows, and offsets made of its zeros, as pack_groups() does, from
+// where the file has them. `offsets` may be null. Returns whether the scales are finite.
 bool pack_file_scales(const Tier& tier, const CodeRows& rows, std::int64_t group_columns,
                       std::int64_t groups, float* to, float* offsets) {
   const FileScales& scales = rows.part.file_scales;
@@ -204,7 +204,7 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
       [&](std::int64_t row, std::int64_t count) { return borrow_rows(tier, rows, row, count); },
       [&](const QuantisedMatrix& part, std::int64_t panel) {
         if (packed.pack_part(tier, part, panel)) return;
-        // What is not finite is named when it is read.
+        // Reading the part as numbers throws an error that names the scale which is not finite.
         const std::int64_t row = panel * kPanelFeatures;
         packed.pack_part(tier, rows(row, part.num_rows()), panel);
       },

@@ -4,8 +4,8 @@
 // A query's sums have one order for any chunking, batch and page size. Keys are cut into splits of
 // positions counted from 0, and a split into steps counted from its first position. A split is
 // attended from an empty state, step by step; a row's splits are folded in their order. The splits
-// from kLongSplits on are longer, so that a short context has enough of them to keep a GPU busy,
-// and a long one not more than it takes time to fold. One block may do this for all splits of a
+// from kLongSplits on are longer: a short context has enough splits to keep a GPU busy, and a long
+// one has few enough to be folded in little time. One block may do this for all splits of a
 // row, or a block for each split and the last of them the folds (fold_splits.cuh): the operations
 // are the same. A step or split of which a row sees no key changes nothing: its factors are 1 and
 // its sums 0. The only trace of it may be the sign of a zero, which finished() removes.
@@ -29,7 +29,7 @@ inline constexpr int kSplitRows = 16;  // rows of a tile where each split has a 
 // The maximum of no scores. It is finite: differences of it are no NaN.
 inline constexpr float kNoScore = -0x1.fffffep127F;
 
-// Where a vector of q and y is: [T, heads].
+// The place of a vector of q and y, which are [T, heads, head_dim].
 struct VectorPlace {
   std::int64_t row;
   int head;
@@ -87,12 +87,12 @@ struct AttendParams {
   CAPTION_DEVICE int state_sums() const { return (head_dim + 7) / 8 * 8; }
 };
 
-// The split of a position.
+// Returns the split that has a position.
 CAPTION_DEVICE int split_of(int position) {
   if (position < kLongSplitsBegin) return position / kShortSplitKeys;
   return kLongSplits + (position - kLongSplitsBegin) / kLongSplitKeys;
 }
-// A split's first position.
+// Returns a split's first position.
 CAPTION_DEVICE int begin_of_split(int split) {
   if (split < kLongSplits) return split * kShortSplitKeys;
   return kLongSplitsBegin + (split - kLongSplits) * kLongSplitKeys;
@@ -206,7 +206,7 @@ CAPTION_DEVICE Tile find_tile(const AttendParams& p, int number, int tile_rows) 
   return {};
 }
 
-// The splits of keys, of which there is one at least.
+// Returns the splits that have the keys; `keys` has one at least.
 CAPTION_DEVICE KeyRange splits_of(const KeyRange& keys) {
   return {split_of(keys.begin), split_of(keys.end - 1) + 1};
 }

@@ -30,8 +30,8 @@ CAPTION_DEVICE std::uint32_t pair_of(F16, float low, float high) {
 
 // What the blocks of a launch do: all splits of 64 rows, or one split of 16 rows, with buffers for
 // keys and others for values, or with one for both, which leaves room for two blocks in the 64 KB
-// of a T4. Before sm_80 no copy is under way while a warp multiplies, so that a second buffer of a
-// split would be of no use.
+// of a T4. Before sm_80 no copy is under way while a warp multiplies, so that a second buffer would
+// not make a split faster.
 enum class TileWork { kAllSplits, kSplit, kSplitOneBuffer };
 
 // Element is the type of keys and values: T, or i8 with T = bf16. Heads have up to 16 * kDimTiles
@@ -147,7 +147,7 @@ struct TileMemory {
 
   // Rows and dimensions that do not exist are zeros.
   static CAPTION_DEVICE void load_queries(const Block& block) {
-    constexpr int kPacks = kDim / 4;  // of four dimensions
+    constexpr int kPacks = kDim / 4;  // a pack has four dimensions
     constexpr int kOfThread = kTileRows * kPacks / kThreads;
     constexpr int kAtOnce = kOfThread > 8 ? kOfThread / 2 : kOfThread;
     static_assert(kOfThread * kThreads == kTileRows * kPacks && kOfThread % kAtOnce == 0);

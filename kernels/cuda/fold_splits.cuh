@@ -14,7 +14,7 @@
 
 namespace caption::kernels::cuda {
 
-inline constexpr int kFoldDims = 4 * 32;  // of an output, that a warp folds at once
+inline constexpr int kFoldDims = 4 * 32;  // dimensions that a warp folds at once
 // Splits whose outputs a lane has loaded or is loading, and those whose factors are in shared
 // memory.
 inline constexpr int kFoldAhead = 16;
@@ -64,7 +64,7 @@ struct alignas(16) SplitFactors {
   float second;
   float sum;
 };
-// Of each of kWarps warps.
+// The factors that each of kWarps warps has found.
 template <int kWarps>
 struct FoldMemory {
   SplitFactors factors[kWarps][kFoldStates];

@@ -1,8 +1,7 @@
 // The dense layer with e4m3 numbers of x and weights, for few rows. A block computes 16 features of
 // up to 32 rows. Its four warps take the slices of K in turn.
 //
-// Sums       of the products of a step of 64 columns, by tensor cores from 0; steps are added in
-// f32,
+// Sums       Tensor cores sum the products of a step of 64 columns from 0. Steps are added in f32,
 //            in their order, to the sum of a slice, and slices in theirs (kernels/cuda/codes.h). So
 //            the order depends on K alone, and a row has the same bits alone and beside others.
 // Traffic    1 byte per weight, once per 32 rows; x comes from L1 and L2.
@@ -15,9 +14,9 @@ namespace {
 
 constexpr int kStepTiles = kE4M3StepColumns / 32;
 
-// The codes of a warp's steps on their way through shared memory, by asynchronous copies. A lane
-// reads what it copied itself. Slices of K are taken in turn with the other warps; where a block
-// computes gate and up, those of up follow.
+// Brings the codes of a warp's steps through shared memory by asynchronous copies. A lane reads
+// what it copied itself. The warps take slices of K in turn; where a block computes gate and up,
+// the slices of up follow those of gate.
 template <int kStages>
 class Fp8Ring {
  public:
@@ -81,7 +80,7 @@ class Fp8Ring {
   // The step that is copied next.
   int pass_ = 0;
   int slice_;
-  int tiles_left_ = 0;  // of its slice
+  int tiles_left_ = 0;  // in its slice
   const Bytes16* from_ = nullptr;
 };
 

@@ -1,26 +1,18 @@
 #include "bench/internal/cuda_codes.h"
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string>
 
+#include "bench/internal/code_launch.h"
 #include "bench/internal/kernel_record.h"
 
 namespace caption::bench {
 namespace {
 
-constexpr double kTileFeatures = 16;
-constexpr double kTileBytes = 512;  // codes of a tile
 constexpr double kStepColumns = 16;
 constexpr double kChunkColumns = 32;
-constexpr double kGroupRows = 8;
-constexpr double kWavefrontBytes = 128;
-constexpr double kTileWavefronts = kTileBytes / kWavefrontBytes;
 constexpr double kWarpTiles = 2;  // of CodeTiles
-constexpr double kWarpFeatures = kWarpTiles * kTileFeatures;
 constexpr double kSliceColumns = 512;
-constexpr std::int64_t kMostCodeRows = 32;  // kernels/cuda/multiply_codes.cu
 
 // How the GPU holds a format (kernels/cuda/place_codes.cpp). A file of nf4 or of codes with other
 // groups differs.
@@ -40,36 +32,16 @@ Codes codes_of(MatrixFormat format) {
   return {1, 64, 128, true};
 }
 
-// A shape of blocks of CodeTiles: kernels/cuda/code_tiles.cu.
-struct BlockShape {
-  const char* name;
-  double features;
-  double rows;
-  double row_groups;  // of a warp
-  double warps() const { return features / kTileFeatures; }
-};
-constexpr double kEnoughBlocks = 96;  // of the larger shape
-
-double as_double(std::int64_t n) { return static_cast<double>(n); }
-double blocks_of(double size, double unit) { return std::ceil(size / unit); }
-
-class Launches {
+class Launches : public CodeLaunch {
  public:
   Launches(const CudaCard& card, std::int64_t rows, const DenseShape& layer)
-      : card_(card),
-        codes_(codes_of(layer.format)),
-        rows_(as_double(rows)),
-        in_(as_double(layer.matrix.in)),
-        out_(as_double(layer.matrix.out)),
-        operands_(layer.operands),
-        has_norm_(layer.has_norm) {}
+      : CodeLaunch(card, rows, layer), codes_(codes_of(layer.format)) {}
 
   // A block computes 16 features of each operand; its four warps share K.
   CudaWork few_rows() const {
-    constexpr double kWarps = 4;
     CudaWork work = operands_of_layer();
-    const double row_groups = rows_ <= 8 ? 1 : rows_ <= 16 ? 2 : 4;
-    const double blocks = blocks_of(out_, kTileFeatures) / operands_;
+    const double row_groups = few_row_groups();
+    const double blocks = few_row_blocks();
     work.l2_bytes += weight_bytes() + 2 * rows_ * in_ * blocks * operands_;
     work.products = tiles() * codes_.steps() * row_groups;
     const auto recorded =
@@ -87,26 +59,21 @@ class Launches {
     work.instructions = tiles() * (of_tile + codes_.groups_per_tile() * of_group);
     // sm_75 has the next four tiles in registers.
     const double ahead = !has_bf16() ? 4 : codes_.is_table() ? 5 : 11;
-    const double resident = std::min<double>(recorded->blocks, blocks_of(blocks, card_.num_sms));
-    work.bytes_in_flight = ahead * kTileBytes * kWarps * resident;
+    work.bytes_in_flight = ahead * kTileBytes * kFewRowWarps * resident_blocks(*recorded, blocks);
     return work;
   }
 
   CudaWork many_rows() const {
-    const BlockShape large = has_bf16() ? BlockShape{"GemmShape<2, 6, 4, 2", 128, 96, 6}
-                                        : BlockShape{"GemmShape<2, 4, 4, 2", 128, 64, 4};
-    const BlockShape small{"GemmShape<2, 4, 2, 2", 64, 64, 4};
-    const bool is_large = 3 * rows_ > 2 * large.rows && count_blocks(large) >= kEnoughBlocks;
-    const BlockShape& shape = is_large ? large : small;
+    const BlockShape large = has_bf16() ? BlockShape{"GemmShape<2, 6, 4, 2", 4, 2, kWarpTiles, 6}
+                                        : BlockShape{"GemmShape<2, 4, 4, 2", 4, 2, kWarpTiles, 4};
+    const BlockShape small{"GemmShape<2, 4, 2, 2", 2, 2, kWarpTiles, 4};
+    const BlockShape& shape = takes_large(large) ? large : small;
     const double blocks = count_blocks(shape);
-    const double row_blocks = blocks_of(rows_, shape.rows);
+    const double row_blocks = blocks_of(rows_, shape.rows());
     CudaWork work = operands_of_layer();
-    work.l2_bytes += weight_bytes() * row_blocks + blocks * 2 * shape.rows * in_;
-    // Stages of all warps; those without rows multiply nothing.
-    const double stages = blocks_of(out_, shape.features) * shape.features / kWarpFeatures *
-                          blocks_of(rows_, kGroupRows * shape.row_groups) *
-                          blocks_of(in_, codes_.tile_columns);
-    const double stage_products = kWarpTiles * shape.row_groups * codes_.steps();
+    work.l2_bytes += weight_bytes() * row_blocks + blocks * 2 * shape.rows() * in_;
+    const double stages = count_stages(shape, codes_.tile_columns);
+    const double stage_products = kWarpTiles * shape.groups * codes_.steps();
     work.products = stages * stage_products;
     const auto recorded = find("CodeTiles<", shape.name);
     if (!recorded) return work;
@@ -115,8 +82,7 @@ class Launches {
     const double longest =
         recorded->instructions_per_product * stage_products * (has_bf16() ? 1 : 2);
     work.instructions = stages * (longest - instructions_not_issued(shape));
-    const double resident = std::min<double>(recorded->blocks, blocks_of(blocks, card_.num_sms));
-    work.bytes_in_flight = recorded->bytes_ahead * recorded->threads / 32 * resident;
+    work.bytes_in_flight = bytes_in_flight(*recorded, blocks);
     return work;
   }
 
@@ -131,24 +97,18 @@ class Launches {
                                       blocks_of(in_, codes_.group_columns) * kTileFeatures * 4 *
                                       numbers;
   }
-  double count_blocks(const BlockShape& shape) const {
-    return blocks_of(out_, shape.features) * blocks_of(rows_, shape.rows);
-  }
 
-  // The weight's bytes, and what reads and writes rows: the norm in f32, the rounding of x and the
-  // sums.
   CudaWork operands_of_layer() const {
-    CudaWork work{.launches = has_norm_ ? 3 : 2};
-    work.l2_bytes = rows_ * (in_ * (has_norm_ ? 14 : 6) + 4 * out_);
-    work.dram_bytes = weight_bytes() + (work.l2_bytes > card_.l2_bytes / 2 ? work.l2_bytes : 0);
-    return work;
+    constexpr double kRoundingBytes = 6;
+    return work_of_operands(weight_bytes(), kRoundingBytes);
   }
 
   // Of a warp's stage: x, codes and pairs into registers, and its share of the block's copies.
   double stage_wavefronts(const BlockShape& shape) const {
-    const double x_in = shape.row_groups * codes_.tile_columns / kChunkColumns * kTileWavefronts;
+    const double x_in = shape.groups * codes_.tile_columns / kChunkColumns * kTileWavefronts;
     const double pairs = codes_.is_table() ? 4 * kWarpTiles * codes_.steps() : 0;
-    const double x_copied = 2 * shape.rows * codes_.tile_columns / kWavefrontBytes / shape.warps();
+    const double x_copied =
+        2 * shape.rows() * codes_.tile_columns / kWavefrontBytes / shape.warps();
     return x_in + kWarpTiles * kTileWavefronts + pairs + x_copied + kTileWavefronts;
   }
 
@@ -157,9 +117,9 @@ class Launches {
   // offsets two, and half an instruction that sets its product to zero.
   double instructions_not_issued(const BlockShape& shape) const {
     constexpr double kMostEnds = 2;
-    const double sums = 4 * kWarpTiles * shape.row_groups;
+    const double sums = 4 * kWarpTiles * shape.groups;
     const double of_group = 1.5 * sums;
-    const double of_offsets = sums + shape.row_groups;
+    const double of_offsets = sums + shape.groups;
     const double ends = codes_.groups_per_tile();
     return (kMostEnds - ends) * (of_group + of_offsets) +
            (codes_.has_offsets ? 0 : ends * of_offsets) +
@@ -172,13 +132,7 @@ class Launches {
     return find_recorded(name, card_.architecture);
   }
 
-  const CudaCard& card_;
   Codes codes_;
-  double rows_;
-  double in_;
-  double out_;
-  double operands_;
-  bool has_norm_;
 };
 
 }  // namespace
@@ -190,7 +144,7 @@ bool has_codes(MatrixFormat format) {
 
 CudaWork launch_codes(const CudaCard& card, std::int64_t rows, const DenseShape& layer) {
   const Launches launches(card, rows, layer);
-  return rows <= kMostCodeRows ? launches.few_rows() : launches.many_rows();
+  return rows <= CodeLaunch::kMostFewRows ? launches.few_rows() : launches.many_rows();
 }
 
 }  // namespace caption::bench

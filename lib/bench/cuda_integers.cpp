@@ -1,65 +1,31 @@
 #include "bench/internal/cuda_integers.h"
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string>
 
+#include "bench/internal/code_launch.h"
 #include "bench/internal/kernel_record.h"
 
 namespace caption::bench {
 namespace {
 
-constexpr double kTileFeatures = 16;
-constexpr double kTileBytes = 512;  // codes of a tile
 constexpr double kStepColumns = 32;
-constexpr double kGroupRows = 8;
-constexpr double kWavefrontBytes = 128;
-constexpr double kTileWavefronts = kTileBytes / kWavefrontBytes;
-constexpr double kStepWavefronts = 2;       // of 32 columns of 8 rows
-constexpr double kGroupColumns = 128;       // of codes of 4 bits; a file's may have fewer
-constexpr double kProductFlops = 8192;      // of an m16n8k32
-constexpr std::int64_t kMostCodeRows = 32;  // kernels/cuda/multiply_codes.cu
+constexpr double kStepWavefronts = 2;   // of 32 columns of 8 rows
+constexpr double kGroupColumns = 128;   // of codes of 4 bits; a file's may have fewer
+constexpr double kProductFlops = 8192;  // of an m16n8k32
 
-// A shape of blocks of IntegerTiles: kernels/cuda/integer_tiles.cu.
-struct BlockShape {
-  const char* name;
-  double feature_warps;
-  double row_warps;
-  double tiles;   // of a warp
-  double groups;  // of 8 rows, of a warp
-  int stages_of_8_bits;
-  int stages_of_4_bits;
-
-  double features() const { return kTileFeatures * tiles * feature_warps; }
-  double rows() const { return kGroupRows * groups * row_warps; }
-  double warps() const { return feature_warps * row_warps; }
-};
-constexpr BlockShape kLarge = {"GemmShape<4, 8, 4, 2, ", 4, 2, 4, 8, 5, 3};
-constexpr BlockShape kSmall = {"GemmShape<2, 4, 2, 2, ", 2, 2, 2, 4, 8, 5};
-constexpr double kEnoughBlocks = 96;  // of the larger shape
-
-double as_double(std::int64_t n) { return static_cast<double>(n); }
-double blocks_of(double size, double unit) { return std::ceil(size / unit); }
-
-class Launches {
+class Launches : public CodeLaunch {
  public:
   Launches(const CudaCard& card, std::int64_t rows, const DenseShape& layer)
-      : card_(card),
+      : CodeLaunch(card, rows, layer),
         is_8_bit_(layer.format == MatrixFormat::kInt8Row),
-        steps_(is_8_bit_ ? 1 : 2),
-        rows_(as_double(rows)),
-        in_(as_double(layer.matrix.in)),
-        out_(as_double(layer.matrix.out)),
-        operands_(layer.operands),
-        has_norm_(layer.has_norm) {}
+        steps_(is_8_bit_ ? 1 : 2) {}
 
   // A block computes 16 features of each operand; its four warps share K.
   CudaWork few_rows() const {
-    constexpr double kWarps = 4;
     CudaWork work = operands_of_layer();
-    const double row_groups = rows_ <= 8 ? 1 : rows_ <= 16 ? 2 : 4;
-    const double blocks = blocks_of(out_, kTileFeatures) / operands_;
+    const double row_groups = few_row_groups();
+    const double blocks = few_row_blocks();
     work.l2_bytes += weight_bytes() + rows_ * in_ * blocks * operands_;
     work.products = tiles() * steps_ * row_groups;
     const bool is_turing = card_.architecture < 80;
@@ -75,22 +41,17 @@ class Launches {
     work.instructions = tiles() * of_tile;
     // sm_75 has the next four tiles in registers.
     const double ahead = is_turing ? 4 : 11;
-    const double resident = std::min<double>(recorded->blocks, blocks_of(blocks, card_.num_sms));
-    work.bytes_in_flight = ahead * kTileBytes * kWarps * resident;
+    work.bytes_in_flight = ahead * kTileBytes * kFewRowWarps * resident_blocks(*recorded, blocks);
     return work;
   }
 
   CudaWork many_rows() const {
-    const bool is_large = 3 * rows_ > 2 * kLarge.rows() && count_blocks(kLarge) >= kEnoughBlocks;
-    const BlockShape& shape = is_large ? kLarge : kSmall;
+    const IntegerShape& shape = takes_large(kLarge) ? kLarge : kSmall;
     const double blocks = count_blocks(shape);
     CudaWork work = operands_of_layer();
     work.l2_bytes += (weight_bytes() + repeated_bytes()) * blocks_of(rows_, shape.rows()) +
                      blocks * shape.rows() * in_;
-    // Stages of all warps; those without rows multiply nothing.
-    const double stages = blocks_of(out_, shape.features()) * shape.feature_warps *
-                          blocks_of(rows_, kGroupRows * shape.groups) *
-                          blocks_of(in_, tile_columns());
+    const double stages = count_stages(shape, tile_columns());
     work.products = stages * shape.tiles * shape.groups * steps_;
     // sm_75 has the next stage in registers, and four instructions per product.
     const bool is_turing = card_.architecture < 80;
@@ -100,17 +61,21 @@ class Launches {
     work.kernel = recorded->name;
     work.wavefronts = stages * stage_wavefronts(shape);
     work.instructions = work.products * recorded->instructions_per_product * (is_turing ? 4 : 1);
-    const double resident = std::min<double>(recorded->blocks, blocks_of(blocks, card_.num_sms));
-    work.bytes_in_flight = recorded->bytes_ahead * recorded->threads / 32 * resident;
+    work.bytes_in_flight = bytes_in_flight(*recorded, blocks);
     return work;
   }
 
  private:
+  // A shape of IntegerTiles (kernels/cuda/integer_tiles.cu), and the stages that its ring has.
+  struct IntegerShape : BlockShape {
+    int stages_of_8_bits;
+    int stages_of_4_bits;
+  };
+  static constexpr IntegerShape kLarge = {{"GemmShape<4, 8, 4, 2, ", 4, 2, 4, 8}, 5, 3};
+  static constexpr IntegerShape kSmall = {{"GemmShape<2, 4, 2, 2, ", 2, 2, 2, 4}, 8, 5};
+
   double tile_columns() const { return steps_ * kStepColumns; }
   double tiles() const { return blocks_of(out_, kTileFeatures) * blocks_of(in_, tile_columns()); }
-  double count_blocks(const BlockShape& shape) const {
-    return blocks_of(out_, shape.features()) * blocks_of(rows_, shape.rows());
-  }
 
   // Of a step and a base, which codes of 4 bits have for each group and feature.
   double numbers_bytes(double columns) const {
@@ -126,13 +91,10 @@ class Launches {
     return numbers_bytes(kStepColumns) - numbers_bytes(kGroupColumns);
   }
 
-  // The weight's bytes, and what reads and writes rows: the norm in f32, the rounding of x, which
-  // reads it twice, and the sums.
   CudaWork operands_of_layer() const {
-    CudaWork work{.launches = has_norm_ ? 3 : 2};
+    constexpr double kRoundingBytes = 9;  // x is read twice
+    CudaWork work = work_of_operands(weight_bytes(), kRoundingBytes);
     work.product_flops = kProductFlops;
-    work.l2_bytes = rows_ * (in_ * (has_norm_ ? 17 : 9) + 4 * out_);
-    work.dram_bytes = weight_bytes() + (work.l2_bytes > card_.l2_bytes / 2 ? work.l2_bytes : 0);
     return work;
   }
 
@@ -152,14 +114,8 @@ class Launches {
     return find_recorded(kernel + kind + rest, card_.architecture);
   }
 
-  const CudaCard& card_;
   bool is_8_bit_;
   double steps_;  // of 32 columns in a tile
-  double rows_;
-  double in_;
-  double out_;
-  double operands_;
-  bool has_norm_;
 };
 
 }  // namespace
@@ -170,7 +126,7 @@ bool has_integer_products(MatrixFormat format) {
 
 CudaWork launch_integers(const CudaCard& card, std::int64_t rows, const DenseShape& layer) {
   const Launches launches(card, rows, layer);
-  return rows <= kMostCodeRows ? launches.few_rows() : launches.many_rows();
+  return rows <= CodeLaunch::kMostFewRows ? launches.few_rows() : launches.many_rows();
 }
 
 }  // namespace caption::bench

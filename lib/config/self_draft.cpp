@@ -153,8 +153,9 @@ std::vector<fs::path> layer_files(const Preset& preset, const Locations& locatio
   const fs::path model = find_model(name, locations);
   std::vector<fs::path> files;
   std::error_code error;
-  files.push_back(fs::is_directory(model, error) ? model / "self-draft.json"
-                                                 : fs::path(model.string() + ".self-draft.json"));
+  const std::string file_name(drafts::kLayerFileName);
+  files.push_back(fs::is_directory(model, error) ? model / file_name
+                                                 : fs::path(model.string() + "." + file_name));
   if (!locations.self_drafts.empty()) {
     files.push_back(locations.self_drafts / (model_hash.hex() + ".json"));
   }

@@ -5,11 +5,16 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "drafts/layer_search.h"
 
 namespace caption::drafts {
+
+// The file of a model's folder that keeps its layers for later runs (config/self_draft.h). It is no
+// part of the model's checkpoint.
+inline constexpr std::string_view kLayerFileName = "self-draft.json";
 
 // Several engines share one: what the first of them finds, all use. Thread-safe.
 class LayerChoice {

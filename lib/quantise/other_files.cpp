@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "drafts/layer_choice.h"
 
 namespace caption::quantise {
 namespace {
@@ -37,7 +38,7 @@ std::vector<std::string> find_other_files(const fs::path& folder) {
     // A link that leads nowhere is refused when it is copied.
     const bool is_file = entry->is_regular_file(ignored) || !entry->exists(ignored);
     const bool is_wanted = is_file && !name.starts_with('.') && name != "config.json" &&
-                           name != kSelfDraftName && !is_of_weights(name);
+                           name != drafts::kLayerFileName && !is_of_weights(name);
     if (is_wanted) names.push_back(name);
   }
   if (error) {

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/open_file.h"
-#include "quantise/internal/other_files.h"
+#include "drafts/layer_choice.h"
 #include "quantise/quantise_checkpoint.h"
 #include "weights/safetensors_writer.h"
 
@@ -118,7 +118,7 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
       if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
     }
     const bool is_own =
-        is_manifest || (has_manifest && (names.contains(stem) || name == kSelfDraftName));
+        is_manifest || (has_manifest && (names.contains(stem) || name == drafts::kLayerFileName));
     if (!is_own && (!foreign || name < *foreign)) foreign = std::move(name);
   }
   if (error) fail(path_, "list the folder", error.value());

@@ -233,34 +233,21 @@ TEST_CASE("blocks of many rows have the bits of blocks of few") {
   }
 }
 
-TEST_CASE("parts and swiglu by blocks of many rows have the bits of blocks of few") {
+TEST_CASE(
+    "parts, sums that are added and swiglu by blocks of many rows have the bits of blocks of few") {
   for (const auto& [kind, capability] :
        {std::pair{Kind::k8, 80}, std::pair{Kind::k4WithOffsets, 80}, std::pair{Kind::kLut, 80},
         std::pair{Kind::k8, 75}, std::pair{Kind::k4WithOffsets, 75}, std::pair{Kind::kLut, 75}}) {
     CAPTURE(static_cast<int>(kind));
     CAPTURE(capability);
-    const QuantisedMatrix first = random_matrix(kind, 75, 200, 64);
-    const QuantisedMatrix second = random_matrix(kind, 18, 200, 64);
-    const QuantisedMatrix third = random_matrix(kind, 75, 200, 64);
-    const DeviceTensor x(random_f32({21, 200}, 5));
-    const DeviceTensor bias(random_f32({75}, 6));
-    const auto run = [&, capability = capability, kind = kind](CodeBlocks blocks) {
-      const DeviceTensor ys[] = {
-          {DType::kF32, {21, 75}}, {DType::kF32, {21, 18}}, {DType::kBF16, {21, 75}}};
-      const caption::Context gpu{.device = caption::Device::kCuda,
-                                 .compute_capability = capability};
-      run_with({.seed = 7}, gpu, [&](Stream& stream) {
-        const Weight a = place(stream, kind, first);
-        const Weight b = place(stream, kind, second);
-        const Weight c = place(stream, kind, third);
-        const LinearPart parts[] = {{a, bias.view(), ys[0].view()}, {b, {}, ys[1].view()}};
-        multiply_codes(stream, {.x = x.view(), .parts = parts}, blocks);
-        const LinearPart gate_and_up[] = {{a, {}, ys[2].view()}, {c, bias.view(), ys[2].view()}};
-        multiply_codes(stream, {.x = x.view(), .parts = gate_and_up, .is_swiglu = true}, blocks);
+    const QuantisedMatrix matrices[] = {random_matrix(kind, 75, 200, 64),
+                                        random_matrix(kind, 18, 200, 64),
+                                        random_matrix(kind, 75, 200, 64)};
+    const caption::Context gpu{.device = caption::Device::kCuda, .compute_capability = capability};
+    const auto run = [&, kind = kind](CodeBlocks blocks) {
+      return multiply_parts({.seed = 7}, gpu, blocks, [&](Stream& stream, int i) {
+        return place(stream, kind, matrices[i]);
       });
-      std::vector<Tensor> results;
-      for (const DeviceTensor& y : ys) results.push_back(y.to_host());
-      return results;
     };
     const std::vector<Tensor> want = run(CodeBlocks::kFewRows);
     for (const CodeBlocks blocks : {CodeBlocks::kSmall, CodeBlocks::kLarge}) {

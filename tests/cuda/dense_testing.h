@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/cuda/dense_layer.h"
 #include "kernels/cuda/weight_forms.h"
 #include "kernels/linear.h"
 #include "tests/cuda/testing.h"
@@ -118,5 +119,37 @@ inline Tensor first_rows(const Tensor& x, std::int64_t count) {
 inline constexpr cuda_emulator::TensorCoreSums kArithmetics[] = {
     cuda_emulator::TensorCoreSums::kAmpere, cuda_emulator::TensorCoreSums::kHopper,
     cuda_emulator::TensorCoreSums::kFused};
+
+// What dense layers of 21 rows compute by blocks of a kind: two parts in one launch, one of them
+// with a bias, gate and up, and a part that is added. place(stream, i) places the i-th of three
+// weights [75, 200], [18, 200] and [75, 200].
+template <class Place>
+std::vector<Tensor> multiply_parts(const cuda_emulator::Options& options, const Context& gpu,
+                                   kernels::cuda::CodeBlocks blocks, const Place& place) {
+  using kernels::LinearPart;
+  const DeviceTensor x(random_f32({21, 200}, 5));
+  const DeviceTensor bias(random_f32({75}, 6));
+  const DeviceTensor ys[] = {{DType::kF32, {21, 75}},
+                             {DType::kF32, {21, 18}},
+                             {DType::kBF16, {21, 75}},
+                             DeviceTensor(random_f32({21, 18}, 9))};
+  run_with(options, gpu, [&](Stream& stream) {
+    const kernels::Weight a = place(stream, 0);
+    const kernels::Weight b = place(stream, 1);
+    const kernels::Weight c = place(stream, 2);
+    const LinearPart parts[] = {{a, bias.view(), ys[0].view()}, {b, {}, ys[1].view()}};
+    kernels::cuda::multiply_codes(stream, {.x = x.view(), .parts = parts}, blocks);
+    const LinearPart gate_and_up[] = {{a, {}, ys[2].view()}, {c, bias.view(), ys[2].view()}};
+    kernels::cuda::multiply_codes(stream, {.x = x.view(), .parts = gate_and_up, .is_swiglu = true},
+                                  blocks);
+    const LinearPart added{b, {}, ys[3].view()};
+    kernels::cuda::multiply_codes(
+        stream, {.x = x.view(), .parts = {&added, 1}, .output = kernels::LinearOutput::kAdd},
+        blocks);
+  });
+  std::vector<Tensor> results;
+  for (const DeviceTensor& y : ys) results.push_back(y.to_host());
+  return results;
+}
 
 }  // namespace caption::testing

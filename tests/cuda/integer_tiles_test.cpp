@@ -142,33 +142,13 @@ TEST_CASE("the greatest sums are exact, and rows without finite numbers change n
 TEST_CASE("parts in one launch, sums that are added and swiglu have the bits of few rows") {
   std::uint64_t seed = 7;
   for (const Kind kind : kIntegerKinds) {
-    const QuantisedMatrix first = random_matrix(kind, 75, 200, 64);
-    const QuantisedMatrix second = random_matrix(kind, 18, 200, 64);
-    const QuantisedMatrix third = random_matrix(kind, 75, 200, 64);
-    const DeviceTensor x(random_f32({21, 200}, 5));
-    const DeviceTensor bias(random_f32({75}, 6));
+    const QuantisedMatrix matrices[] = {random_matrix(kind, 75, 200, 64),
+                                        random_matrix(kind, 18, 200, 64),
+                                        random_matrix(kind, 75, 200, 64)};
     const auto run = [&](CodeBlocks blocks, int capability) {
-      const DeviceTensor ys[] = {{DType::kF32, {21, 75}},
-                                 {DType::kF32, {21, 18}},
-                                 {DType::kBF16, {21, 75}},
-                                 DeviceTensor(random_f32({21, 18}, 9))};
-      run_with({.seed = seed++}, gpu_of(capability), [&](Stream& stream) {
-        const Weight a = place(stream, kind, first);
-        const Weight b = place(stream, kind, second);
-        const Weight c = place(stream, kind, third);
-        const LinearPart parts[] = {{a, bias.view(), ys[0].view()}, {b, {}, ys[1].view()}};
-        multiply_codes(stream, {.x = x.view(), .parts = parts}, blocks);
-        const LinearPart gate_and_up[] = {{a, {}, ys[2].view()}, {c, bias.view(), ys[2].view()}};
-        multiply_codes(stream, {.x = x.view(), .parts = gate_and_up, .is_swiglu = true}, blocks);
-        const LinearPart added{b, {}, ys[3].view()};
-        multiply_codes(
-            stream,
-            {.x = x.view(), .parts = {&added, 1}, .output = caption::kernels::LinearOutput::kAdd},
-            blocks);
-      });
-      std::vector<Tensor> results;
-      for (const DeviceTensor& y : ys) results.push_back(y.to_host());
-      return results;
+      return multiply_parts(
+          {.seed = seed++}, gpu_of(capability), blocks,
+          [&](Stream& stream, int i) { return place(stream, kind, matrices[i]); });
     };
     const std::vector<Tensor> want = run(CodeBlocks::kFewRows, 80);
     for (const CodeBlocks blocks : kManyRows) {

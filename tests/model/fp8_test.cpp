@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/gpus.h"
 #include "model/caption_model.h"
 #include "model/read_blueprint.h"
 #include "tests/model/captioner_golden.h"
@@ -100,6 +101,15 @@ bool has_products() {
 }
 
 TEST_SUITE("model/fp8") {
+  TEST_CASE("fp8 is refused on the GPUs that have no kernels of it, and on no others") {
+    for (const int capability : {75, 80, 86, 89, 90}) {
+      CAPTURE(capability);
+      const Context gpu{.device = Device::kCuda, .compute_capability = capability};
+      CHECK(weights::find_obstacle(gpu, WeightFormat::kFp8).has_value() !=
+            kernels::cuda::kGpusOfE4M3.contains(capability));
+    }
+  }
+
   TEST_CASE("a device without products of e4m3 refuses, with what to take instead") {
     const fs::path folder = fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model";
     for (const Context& context :

@@ -63,8 +63,8 @@ class Bound {
   }
 }
 
-// The groups of a row are side by side: eight groups of 16 rows at a time. The last ones overlap
-// with those before them.
+// Packs numbers that the file has row by row, those of its groups side by side: eight groups of 16
+// rows at a time. The last eight may overlap with those before them.
 template <Element kElement>
 bool pack_rows(const PanelScalesArgs& args) {
   Bound bound(args.largest);
@@ -91,7 +91,7 @@ bool pack_rows(const PanelScalesArgs& args) {
   return bound.holds();
 }
 
-// The rows of a group are side by side.
+// Packs numbers that the file has group by group, those of its rows side by side.
 template <Element kElement>
 bool pack_groups(const PanelScalesArgs& args) {
   const __m256i shifts = args.has_even_rows_first ? _mm256_setr_epi32(0, 16, 4, 20, 8, 24, 12, 28)
