@@ -31,6 +31,7 @@ using caption::kernels::PagedContext;
 using caption::kernels::Weight;
 using caption::kernels::cuda::CodeBlocks;
 using caption::kernels::cuda::DenseLayer;
+using caption::kernels::cuda::Gpus;
 using caption::kernels::cuda::gpus_of;
 using caption::kernels::cuda::kAllGpus;
 using caption::kernels::cuda::kFromAmpere;
@@ -57,8 +58,9 @@ void run_on(int capability, Work work) {
 }
 
 template <class Work>
-void run_on_each_gpu(Work work) {
+void run_on_each_gpu(Work work, Gpus gpus = kAllGpus) {
   for (const int capability : kCapabilities) {
+    if (!gpus.contains(capability)) continue;
     CAPTURE(capability);
     CHECK_NOTHROW(run_on(capability, work));
   }
@@ -66,7 +68,7 @@ void run_on_each_gpu(Work work) {
 
 struct Anywhere {};
 struct Turing {
-  static constexpr caption::kernels::cuda::Gpus kGpus = kTuring;
+  static constexpr Gpus kGpus = kTuring;
 };
 
 struct Layer {
@@ -121,14 +123,16 @@ TEST_CASE("a layer of each form has kernels on every GPU, for any number of rows
       for (const std::int64_t columns : {40, 41}) {
         CAPTURE(rows);
         CAPTURE(columns);
-        run_on_each_gpu([&](Stream& stream) {
-          const Layer gate(stream, form.form, rows, columns);
-          const Layer up(stream, form.form, rows, columns);
-          caption::kernels::linear(stream, gate.x.view(), gate.weight, {}, gate.part.y);
-          caption::kernels::linear_swiglu(stream, gate.x.view(), {gate.weight, ConstView{}},
-                                          {up.weight, ConstView{}}, up.part.y);
-          stream.synchronize();
-        });
+        run_on_each_gpu(
+            [&](Stream& stream) {
+              const Layer gate(stream, form.form, rows, columns);
+              const Layer up(stream, form.form, rows, columns);
+              caption::kernels::linear(stream, gate.x.view(), gate.weight, {}, gate.part.y);
+              caption::kernels::linear_swiglu(stream, gate.x.view(), {gate.weight, ConstView{}},
+                                              {up.weight, ConstView{}}, up.part.y);
+              stream.synchronize();
+            },
+            form.gpus);
       }
     }
   }
@@ -138,22 +142,24 @@ TEST_CASE("blocks of every kind have kernels on every GPU") {
   for (const NamedForm& form : kForms) {
     CAPTURE(form.name);
     if (form.form == Form::kRowsF32) continue;
-    run_on_each_gpu([&](Stream& stream) {
-      for (const std::int64_t rows : {20, 70}) {
-        const Layer layer(stream, form.form, rows, 40);
-        if (form.form == Form::kTiles) {
-          for (const SliceBlocks blocks : {SliceBlocks::kOwn, SliceBlocks::kNone}) {
-            multiply_many_rows(stream, layer.dense(), blocks);
+    run_on_each_gpu(
+        [&](Stream& stream) {
+          for (const std::int64_t rows : {20, 70}) {
+            const Layer layer(stream, form.form, rows, 40);
+            if (form.form == Form::kTiles) {
+              for (const SliceBlocks blocks : {SliceBlocks::kOwn, SliceBlocks::kNone}) {
+                multiply_many_rows(stream, layer.dense(), blocks);
+              }
+            } else {
+              for (const CodeBlocks blocks :
+                   {CodeBlocks::kFewRows, CodeBlocks::kSmall, CodeBlocks::kLarge}) {
+                multiply_codes(stream, layer.dense(), blocks);
+              }
+            }
+            stream.synchronize();
           }
-        } else {
-          for (const CodeBlocks blocks :
-               {CodeBlocks::kFewRows, CodeBlocks::kSmall, CodeBlocks::kLarge}) {
-            multiply_codes(stream, layer.dense(), blocks);
-          }
-        }
-        stream.synchronize();
-      }
-    });
+        },
+        form.gpus);
   }
 }
 

@@ -20,6 +20,7 @@ namespace caption::testing {
 namespace {
 
 using kernels::Weight;
+using kernels::cuda::kGpusOfE4M3;
 
 std::string text(std::int64_t number) { return std::to_string(number); }
 
@@ -41,8 +42,9 @@ Tensor run_linear(Stream& stream, Form form, std::int64_t rows) {
   return to_host(stream, y);
 }
 
-void add_linear(std::vector<KernelCase>& cases) {
+void add_linear(int compute_capability, std::vector<KernelCase>& cases) {
   for (const NamedForm& form : kForms) {
+    if (!form.gpus.contains(compute_capability)) continue;
     for (const std::int64_t rows : {1, 7, 33, 70}) {
       cases.push_back({"linear " + std::string(form.name) + ", " + text(rows) + " rows",
                        [form, rows](Stream& s) { return run_linear(s, form.form, rows); }});
@@ -59,7 +61,8 @@ struct ManyFeatures {
 constexpr ManyFeatures kManyFeatures[] = {{{Form::kInt8, "int8"}, 98, 61},
                                           {{Form::kInt4, "int4"}, 98, 61},
                                           {{Form::kNf4, "nf4"}, 98, 61},
-                                          {{Form::kInt8Row, "w8a8"}, 390, 29}};
+                                          {{Form::kInt8Row, "w8a8"}, 390, 29},
+                                          {{Form::kE4M3Row, "fp8", kGpusOfE4M3}, 390, 29}};
 
 Tensor run_many_features(Stream& stream, const ManyFeatures& many) {
   constexpr std::int64_t kFeaturesOfLarge = 6100;
@@ -70,8 +73,9 @@ Tensor run_many_features(Stream& stream, const ManyFeatures& many) {
   return to_host(stream, y);
 }
 
-void add_many_features(std::vector<KernelCase>& cases) {
+void add_many_features(int compute_capability, std::vector<KernelCase>& cases) {
   for (const ManyFeatures& many : kManyFeatures) {
+    if (!many.form.gpus.contains(compute_capability)) continue;
     cases.push_back({"linear " + std::string(many.form.name) + " of 6,100 features",
                      [many](Stream& s) { return run_many_features(s, many); }});
   }
@@ -348,10 +352,10 @@ Tensor run_beams(Stream& stream) {
 
 }  // namespace
 
-std::vector<KernelCase> kernel_cases() {
+std::vector<KernelCase> kernel_cases(int compute_capability) {
   std::vector<KernelCase> cases;
-  add_linear(cases);
-  add_many_features(cases);
+  add_linear(compute_capability, cases);
+  add_many_features(compute_capability, cases);
   add_epilogues(cases);
   add_attention(cases);
   cases.push_back({"rms_norm", [](Stream& s) { return run_rms_norm(s, {5, 1030}); }});
@@ -373,7 +377,9 @@ std::vector<TimedLayer> timed_layers(Stream& stream) {
                                 {Form::kInt8, "int8"},
                                 {Form::kInt8Row, "w8a8"},
                                 {Form::kInt4, "int4"},
-                                {Form::kNf4, "nf4"}}) {
+                                {Form::kNf4, "nf4"},
+                                {Form::kE4M3Row, "fp8", kGpusOfE4M3}}) {
+    if (!form.gpus.contains(stream.context().compute_capability)) continue;
     const auto weight = std::make_shared<Weight>(place(stream, form.form, kWidth, kWidth));
     for (const std::int64_t rows : {1, 16, 64, 4096}) {
       const auto x = std::make_shared<Tensor>(to_device(stream, numbers({rows, kWidth}, 71)));

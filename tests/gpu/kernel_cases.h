@@ -17,8 +17,8 @@ struct KernelCase {
   std::function<Tensor(Stream& stream)> run;
 };
 
-// Cases of every kernel family; no extent is a multiple of its tile.
-std::vector<KernelCase> kernel_cases();
+// Cases of every kernel family of a GPU; no extent is a multiple of its tile.
+std::vector<KernelCase> kernel_cases(int compute_capability);
 
 // A dense layer [4096, 4096], whose time is that of reading its weights where there are few rows.
 struct TimedLayer {

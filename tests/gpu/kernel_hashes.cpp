@@ -9,10 +9,10 @@
 //   {"result":"kernel","case":"rms_norm","hash":"...","expected":"...","equal":true}
 //   {"result":"time","case":"linear int4 [4096, 4096], 1 rows","us":41.2,"bytes_per_s":2.3e11}
 //   {"result":"hashes","cases":80,"equal":80,"different":0,"failed":0,"unknown":0}
-// FOLDER has expected-75.jsonl, expected-80.jsonl and expected-90.jsonl: GPUs without bf16, those
-// from Ampere on, and those from Hopper on add in different ways. An error of a case does not end
-// the others. Exit code 0: all cases ran, and none differs; 1: some do not; 2: wrong usage; 4:
-// there is no GPU.
+// FOLDER has expected-75.jsonl, expected-80.jsonl, expected-89.jsonl and expected-90.jsonl: GPUs
+// without bf16, those from Ampere on, those with tensor cores for e4m3, and those from Hopper on,
+// which add in another way. An error of a case does not end the others. Exit code 0: all cases ran,
+// and none differs; 1: some do not; 2: wrong usage; 4: there is no GPU.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -78,7 +78,12 @@ void print_error(const char* result, const std::string& name, const std::string&
 }
 
 // The capability under which the emulator's hashes of a GPU are kept.
-int class_of(int capability) { return capability >= 90 ? 90 : capability >= 80 ? 80 : 75; }
+int class_of(int capability) {
+  for (const int first : {90, 89, 80}) {
+    if (capability >= first) return first;
+  }
+  return 75;
+}
 
 using Hashes = std::map<std::string, std::string, std::less<>>;  // by case
 
@@ -161,7 +166,7 @@ int run(const Options& options) {
   ThreadPool pool(1);
   Stream stream(device.context(), pool);
   Counts counts;
-  for (const KernelCase& one : kernel_cases()) {
+  for (const KernelCase& one : kernel_cases(capability)) {
     check_case(stream, one, options.expected.empty() ? nullptr : &expected, counts);
   }
   const std::string faults = device.faults();

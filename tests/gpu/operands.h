@@ -11,8 +11,10 @@
 
 #include "backend/stream.h"
 #include "kernels/convert.h"
+#include "kernels/cuda/gpus.h"
 #include "kernels/weight.h"
 #include "tensor/copy.h"
+#include "tensor/e4m3.h"
 #include "tensor/quantised_matrix.h"
 #include "tensor/tensor.h"
 
@@ -64,23 +66,30 @@ inline Tensor to_host(Stream& stream, const Tensor& tensor) {
 }
 
 // The forms of a weight that the CUDA kernels multiply.
-enum class Form { kRowsF32, kTiles, kInt8, kInt8Row, kInt4, kInt4InOrder, kInt4A8, kNf4 };
+enum class Form { kRowsF32, kTiles, kInt8, kInt8Row, kInt4, kInt4InOrder, kInt4A8, kNf4, kE4M3Row };
 struct NamedForm {
   Form form;
   const char* name;
+  kernels::cuda::Gpus gpus = kernels::cuda::kAllGpus;
 };
-inline constexpr NamedForm kForms[] = {
-    {Form::kRowsF32, "f32"}, {Form::kTiles, "16 bits"},
-    {Form::kInt8, "int8"},   {Form::kInt8Row, "w8a8"},
-    {Form::kInt4, "int4"},   {Form::kInt4InOrder, "int4 in another order"},
-    {Form::kInt4A8, "w4a8"}, {Form::kNf4, "nf4"}};
+inline constexpr NamedForm kForms[] = {{Form::kRowsF32, "f32"},
+                                       {Form::kTiles, "16 bits"},
+                                       {Form::kInt8, "int8"},
+                                       {Form::kInt8Row, "w8a8"},
+                                       {Form::kInt4, "int4"},
+                                       {Form::kInt4InOrder, "int4 in another order"},
+                                       {Form::kInt4A8, "w4a8"},
+                                       {Form::kNf4, "nf4"},
+                                       {Form::kE4M3Row, "fp8", kernels::cuda::kGpusOfE4M3}};
 
 // Rows [first, first + count) of the codes of a form, with K columns.
 inline QuantisedMatrix codes_of(Form form, std::int64_t first, std::int64_t count, std::int64_t k) {
-  const bool is_8_bit = form == Form::kInt8 || form == Form::kInt8Row;
+  const bool is_e4m3 = form == Form::kE4M3Row;
+  const bool has_row_scales = is_e4m3 || form == Form::kInt8Row;
   QuantisedMatrix matrix;
   matrix.num_columns = k;
-  matrix.group_columns = form == Form::kInt8Row ? k : form == Form::kNf4 ? 64 : 128;
+  matrix.group_columns = has_row_scales ? k : form == Form::kNf4 ? 64 : 128;
+  matrix.has_e4m3_codes = is_e4m3;
   const std::int64_t groups = matrix.num_groups();
   // Calls set(i, random bits) for the elements of a table with so many columns.
   const auto fill = [&](std::int64_t columns, std::uint32_t seed, auto set) {
@@ -91,11 +100,13 @@ inline QuantisedMatrix codes_of(Form form, std::int64_t first, std::int64_t coun
   const auto between_0_and_1 = [](std::uint32_t bits) {
     return static_cast<float>(bits >> 8U) * 0x1p-24F;
   };
-  if (is_8_bit) {
+  if (has_row_scales || form == Form::kInt8) {
     matrix.codes = Tensor(DType::kI8, {count, k});
     auto* const codes = matrix.codes.as<std::int8_t>();
     fill(k, 1, [&](std::int64_t i, std::uint32_t bits) {
-      codes[i] = static_cast<std::int8_t>(static_cast<int>(bits % 255) - 127);
+      const auto number = static_cast<std::int8_t>(static_cast<int>(bits % 255) - 127);
+      const auto code = static_cast<std::uint8_t>(bits);
+      codes[i] = static_cast<std::int8_t>(!is_e4m3 ? number : is_nan_e4m3(code) ? code ^ 1U : code);
     });
   } else {
     matrix.codes = Tensor(DType::kU8, {count, (k + 1) / 2});
@@ -151,6 +162,7 @@ inline kernels::Weight place(Stream& stream, Form form, std::int64_t n, std::int
   if (form == Form::kInt8Row) format = MatrixFormat::kInt8Row;
   if (form == Form::kInt4A8) format = MatrixFormat::kInt4A8;
   if (form == Form::kNf4) format = MatrixFormat::kNf4;
+  if (form == Form::kE4M3Row) format = MatrixFormat::kE4M3Row;
   return kernels::place_quantised(stream, format, n, [&](std::int64_t first, std::int64_t count) {
     QuantisedMatrix matrix = codes_of(form, first, count, k);
     matrix.column_order = order;
