@@ -3,16 +3,26 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/utf8.h"
 #include "video/frame_content.h"
 
 namespace caption::pipeline {
 namespace {
 
-// Maximum length in words of a repeated phrase that is detected: a long sentence.
-constexpr std::size_t kMaxPhraseWords = 24;
-// Korean doubles words for emphasis and triples some; a list may repeat a short phrase.
-constexpr std::size_t kMaxWordRepeats = 3;
-constexpr std::size_t kMaxPhraseRepeats = 2;
+// How long a part of a caption may be whose repetitions are looked for, and how often it may follow
+// itself, in words or in the characters of one word.
+struct RepetitionLimits {
+  std::size_t max_length;
+  std::size_t times_of_one;   // word or character
+  std::size_t times_of_more;  // a phrase or several characters
+
+  std::size_t times(std::size_t length) const { return length == 1 ? times_of_one : times_of_more; }
+};
+// A long sentence. Korean doubles words for emphasis and triples some; a list may repeat a short
+// phrase.
+constexpr RepetitionLimits kOfWords{.max_length = 24, .times_of_one = 3, .times_of_more = 2};
+// Laughter and sounds repeat one syllable or two.
+constexpr RepetitionLimits kOfCharacters{.max_length = 16, .times_of_one = 8, .times_of_more = 4};
 
 std::vector<std::string_view> words_of(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
@@ -38,20 +48,41 @@ bool has_control_character(std::string_view text) {
   return false;
 }
 
-// Returns the first phrase that is repeated too often; empty when there is none.
-std::string find_repetition(const std::vector<std::string_view>& words) {
-  for (std::size_t length = 1; length <= kMaxPhraseWords && length < words.size(); ++length) {
-    const std::size_t allowed = length == 1 ? kMaxWordRepeats : kMaxPhraseRepeats;
-    std::size_t num_equal = 0;  // consecutive words equal to the word `length` words before
-    for (std::size_t i = length; i < words.size(); ++i) {
-      num_equal = words[i] == words[i - length] ? num_equal + 1 : 0;
-      if (num_equal < allowed * length) continue;
-      std::string phrase;
-      for (std::size_t k = i + 1 - length; k <= i; ++k) {
-        phrase.append(phrase.empty() ? "" : " ").append(words[k]);
-      }
-      return phrase;
+// The first part that follows itself more often than the limits allow, the shortest such part
+// first; empty when there is none.
+template <class Unit>
+std::span<const Unit> find_repetition(std::span<const Unit> units, const RepetitionLimits& limits) {
+  for (std::size_t length = 1; length <= limits.max_length && length < units.size(); ++length) {
+    std::size_t num_equal = 0;  // consecutive units equal to the unit `length` units before
+    for (std::size_t i = length; i < units.size(); ++i) {
+      num_equal = units[i] == units[i - length] ? num_equal + 1 : 0;
+      if (num_equal >= limits.times(length) * length) return units.subspan(i + 1 - length, length);
     }
+  }
+  return {};
+}
+
+// Rulers and numbers may be of any length.
+bool is_ruler_or_number(std::u32string_view characters) {
+  return std::ranges::all_of(characters, [](char32_t c) {
+    return c < 0x80 && !(c >= U'a' && c <= U'z') && !(c >= U'A' && c <= U'Z');
+  });
+}
+
+std::string find_repeated_phrase(const std::vector<std::string_view>& words) {
+  std::string phrase;
+  for (const std::string_view word : find_repetition(std::span(words), kOfWords)) {
+    phrase.append(phrase.empty() ? "" : " ").append(word);
+  }
+  return phrase;
+}
+
+std::string find_repeated_characters(const std::vector<std::string_view>& words) {
+  for (const std::string_view word : words) {
+    const std::u32string characters = decode_utf8_lossy(word);
+    const auto found = find_repetition(std::span<const char32_t>(characters), kOfCharacters);
+    const std::u32string_view cycle(found.data(), found.size());
+    if (!is_ruler_or_number(cycle)) return encode_utf8(cycle);
   }
   return {};
 }
@@ -73,8 +104,9 @@ std::string suspicion_of_caption(std::string_view caption, std::string_view unli
     return "the caption holds U+FFFD: bytes that are no character";
   }
   if (has_control_character(caption)) return "the caption holds a control character";
-  const std::string phrase = find_repetition(words);
-  if (!phrase.empty()) return "the caption repeats \"" + phrase + "\"";
+  std::string repeated = find_repeated_phrase(words);
+  if (repeated.empty()) repeated = find_repeated_characters(words);
+  if (!repeated.empty()) return "the caption repeats \"" + repeated + "\"";
   return {};
 }
 

@@ -453,6 +453,12 @@ TEST_SUITE("pipeline/pipeline") {
         {"새가 새가 새가 새가 납니다.", "the caption repeats \"새가\""},
         {"흰 새가 납니다. 흰 새가 납니다. 끝.", ""},
         {"흰 새가 납니다. 흰 새가 납니다. 흰 새가 납니다.", "the caption repeats"},
+        {"반짝반짝반짝반짝 빛나고, 하하하하하하하하 웃습니다.", ""},
+        {"바다가 반짝반짝반짝반짝반짝 빛납니다.", "the caption repeats \"반짝\""},
+        {"바다아아아아아아아아아", "the caption repeats \"아\""},
+        {"물결물결물결물결물결물결물", "the caption repeats \"물결\""},
+        {"---------- 1000000000 =-=-=-=-=-", ""},
+        {"hahahahaha", "the caption repeats \"ha\""},
     };
     for (const Case& c : cases) {
       CAPTURE(c.caption);

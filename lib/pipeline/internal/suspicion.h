@@ -14,9 +14,10 @@ namespace caption::pipeline {
 std::string suspicion_of_frames(std::span<const video::Frame> frames);
 
 // Returns the reason why a caption is suspicious: it is empty, contains U+FFFD or control
-// characters, repeats words, or equals `unlike`, the sentence by which the model declares that it
-// cannot describe a clip (CaptionModel::unlike_sentence(); empty: the model has none; surrounding
-// white space is ignored in both). Empty when the caption is not suspicious.
+// characters, repeats words or the characters of a word, or equals `unlike`, the sentence by which
+// the model declares that it cannot describe a clip (CaptionModel::unlike_sentence(); empty: the
+// model has none; surrounding white space is ignored in both). Empty when the caption is not
+// suspicious.
 std::string suspicion_of_caption(std::string_view caption, std::string_view unlike = {});
 
 }  // namespace caption::pipeline
