@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/cublas_lt.h"
 #include "backend/thread_pool.h"
 #include "base/log.h"
 #include "bench/step_bench.h"
@@ -45,6 +46,10 @@ int bench_gpu_steps(const BenchFlags& flags, const BenchDevice& device,
                                       has_length ? flags.prompt_tokens : kContextTokens,
                                       flags.sweep.empty() ? kBatches : flags.sweep);
   }
+  std::string why;
+  const auto library = CublasLt::load(CublasLt::library_names(), &why);
+  if (library == nullptr) log_info("bench", "no products by cuBLASLt: " + why);
+  options.library = library.get();
   options.on_step = [](const std::string& step) { log_info("bench", step); };
   const bench::StepBench result = bench::bench_steps(stream, *decoder, options);
   const std::string subject =

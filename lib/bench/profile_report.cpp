@@ -49,8 +49,10 @@ std::vector<OperationTime> name_operations(const std::vector<Profile::Entry>& en
   std::vector<OperationTime> operations;
   double named_seconds = 0;
   for (const Profile::Entry& entry : entries) {
-    operations.push_back(
-        {.name = name_of(entry.key, matrices), .calls = entry.calls, .seconds = entry.seconds()});
+    operations.push_back({.name = name_of(entry.key, matrices),
+                          .calls = entry.calls,
+                          .seconds = entry.seconds(),
+                          .matrix = {.out = entry.key.rows, .in = entry.key.columns}});
     named_seconds += entry.seconds();
   }
   operations.push_back({.name = std::string(kBetweenOperations),

@@ -9,6 +9,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "bench/internal/library_product.h"
 #include "bench/profile_report.h"
 #include "bench/statistics.h"
 #include "kernels/beam_candidates.h"
@@ -27,6 +28,7 @@ constexpr std::int32_t kTopK = 50;
 constexpr int kProfiledSteps = 3;
 // Steps of a kind take about so long together; one is timed if it takes longer.
 constexpr double kStepsSeconds = 1;
+constexpr int kTuring = 75;  // compute capability of GPUs without bf16
 
 std::int32_t to_i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
@@ -208,6 +210,24 @@ void add_prediction(const CudaCard& card, const model::DecoderSpec& spec, Measur
   }
 }
 
+// Seconds of the library's products for all calls of a dense layer; 0 for other operations. A
+// step's prompt may be computed in several pieces, which are taken as equal.
+double time_library(Stream& stream, const model::DecoderSpec& spec, const CudaStep& step,
+                    const OperationTime& operation, const StepBenchOptions& options) {
+  const model::LinearSpec& matrix = operation.matrix;
+  if (options.library == nullptr || matrix.out == 0) return 0;
+  const bool is_head = matrix.out == spec.vocab;
+  const std::int64_t rows = is_head ? step.num_sequences : step.num_sequences * step.new_tokens;
+  const std::int64_t pieces =
+      std::max<std::int64_t>(is_head ? operation.calls : operation.calls / spec.num_layers, 1);
+  const CublasLtShape shape{.rows = (rows + pieces - 1) / pieces,
+                            .features = matrix.out,
+                            .columns = matrix.in,
+                            .is_bf16 = stream.context().compute_capability != kTuring};
+  return static_cast<double>(operation.calls) *
+         time_library_product(stream, *options.library, shape, options.num_rounds);
+}
+
 MeasuredStep measure_step(Stream& stream, model::Decoder& decoder, const CudaStep& step,
                           const StepBenchOptions& options) {
   StepInput input(stream, decoder.spec(), step, options);
@@ -225,7 +245,10 @@ MeasuredStep measure_step(Stream& stream, model::Decoder& decoder, const CudaSte
   for (const OperationTime& operation : profile_step(stream, decoder, input, num_profiled)) {
     if (operation.calls == 0) continue;
     measured.operations.push_back(
-        {.operation = operation.name, .calls = operation.calls, .seconds = operation.seconds});
+        {.operation = operation.name,
+         .calls = operation.calls,
+         .seconds = operation.seconds,
+         .library_s = time_library(stream, decoder.spec(), step, operation, options)});
   }
   stream.synchronize();
   if (options.card != nullptr) add_prediction(*options.card, decoder.spec(), measured);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cublas_lt.h"
 #include "backend/machine.h"
 #include "backend/stream.h"
 #include "base/default_seed.h"
@@ -30,7 +31,8 @@ std::vector<CudaStep> make_steps(std::int64_t prefill_tokens, std::int64_t conte
 
 struct StepBenchOptions {
   std::vector<CudaStep> steps = predicted_steps();
-  const CudaCard* card = nullptr;  // for the prediction; null: there is none
+  const CudaCard* card = nullptr;     // for the prediction; null: there is none
+  const CublasLt* library = nullptr;  // times the products of dense layers, too; null: none does
   DType kv_dtype = DType::kBF16;
   int num_rounds = 5;  // steps of each kind at most, >= 1; the time is their median
   std::uint64_t seed = kDefaultSeed;
@@ -47,8 +49,12 @@ struct StepOperation {
   double seconds = 0;           // measured
   double predicted_s = 0;       // 0: not predicted
   std::string_view limit = {};  // that the prediction names
+  // The products of as many rows by the library, with 16-bit operands and without what the
+  // operation does besides (norms, activations, the residual stream); 0: not measured.
+  double library_s = 0;
 
   double ratio() const { return predicted_s > 0 ? seconds / predicted_s : 0; }
+  double library_ratio() const { return library_s > 0 ? seconds / library_s : 0; }
 };
 
 struct MeasuredStep {

@@ -26,6 +26,8 @@ Cells cells_of(const StepOperation& operation) {
           microseconds(operation.seconds),
           microseconds(operation.predicted_s),
           ratio_text(operation.ratio()),
+          microseconds(operation.library_s),
+          ratio_text(operation.library_ratio()),
           operation.limit.empty() ? "-" : std::string(operation.limit)};
 }
 
@@ -80,6 +82,9 @@ void write_step(JsonWriter& json, const StepBench& bench, const MeasuredStep& st
           .add("kernel", operation.kernel)
           .add("limit", operation.limit);
     }
+    if (operation.library_s > 0) {
+      json.add("cublaslt_s", operation.library_s).add("cublaslt_ratio", operation.library_ratio());
+    }
     json.end_object();
   }
   json.end_list().end_object();
@@ -95,7 +100,7 @@ std::string to_table(const std::string& subject, const StepBench& bench) {
                              : "predicted for " + bench.card + "\n";
   for (const MeasuredStep& step : bench.steps) {
     std::vector<Cells> lines = {
-        {"operation", "kernel", "calls", "us", "predicted", "ratio", "limit"}};
+        {"operation", "kernel", "calls", "us", "predicted", "ratio", "cuBLASLt", "ratio", "limit"}};
     for (const StepOperation& operation : step.operations) lines.push_back(cells_of(operation));
     text += "\n" + describe_step(bench, step) + aligned(lines, kNumNames);
   }

@@ -25,13 +25,14 @@ const model::DecoderSpec kShape = {.num_layers = 2,
                                    .qk_norm = true};
 
 StepBench measure(const std::vector<CudaStep>& steps, const char* card,
-                  DType kv_dtype = DType::kBF16) {
+                  DType kv_dtype = DType::kBF16, const CublasLt* library = nullptr) {
   ThreadPool pool(1);
   Stream stream(pool);
   const auto decoder = model::make_random_decoder(stream, kShape, weights::WeightFormat::kBF16, 5);
   StepBenchOptions options;
   options.steps = steps;
   options.card = card == nullptr ? nullptr : find_cuda_card(card);
+  options.library = library;
   options.kv_dtype = kv_dtype;
   options.num_rounds = 2;
   options.roofline = {.buffer_bytes = 4 << 20, .num_passes = 1, .flops_pass_us = 1000};
@@ -77,6 +78,27 @@ TEST_SUITE("bench/step_bench") {
     CHECK(bench.steps.front().ratio() == 0);
     CHECK(to_table("small", bench).find("no prediction") != std::string::npos);
     CHECK(to_json("small", bench).find("\"ratio\"") == std::string::npos);
+  }
+
+  TEST_CASE("the products of dense layers, and no other operation, are timed by cuBLASLt, too") {
+    std::string why;
+    const char* const name = CAPTION_FAKE_CUBLAS_LT;
+    const auto library = CublasLt::load({&name, 1}, &why);
+    REQUIRE(library != nullptr);
+    const StepBench bench = measure(make_steps(9, 20, {2}), nullptr, DType::kBF16, library.get());
+    for (const MeasuredStep& step : bench.steps) {
+      int num_timed = 0;
+      for (const StepOperation& operation : step.operations) {
+        CAPTURE(operation.operation);
+        const bool is_dense = operation.operation.find("linear") != std::string::npos;
+        CHECK((operation.library_s > 0) == is_dense);
+        CHECK((operation.library_ratio() > 0) == is_dense);
+        num_timed += is_dense ? 1 : 0;
+      }
+      CHECK(num_timed == 5);
+    }
+    CHECK(to_table("small", bench).find("cuBLASLt") != std::string::npos);
+    CHECK(to_json("small", bench).find("\"cublaslt_ratio\":") != std::string::npos);
   }
 
   TEST_CASE("a step longer than the model's positions is refused") {

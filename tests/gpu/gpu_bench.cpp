@@ -28,6 +28,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/cublas_lt.h"
 #include "backend/device_runtime.h"
 #include "backend/machine.h"
 #include "backend/thread_pool.h"
@@ -193,6 +194,8 @@ class GpuBench {
     bench::StepBenchOptions options;
     if (!device_.is_emulated()) {
       options.card = bench::find_card_of(detect_machine().cuda_devices.front());
+      load_library();
+      options.library = library_.get();
     } else {
       options.card = bench::find_cuda_card("h100");
     }
@@ -200,6 +203,16 @@ class GpuBench {
         options_.is_small ? bench::make_steps(18, 18, {2})
                           : bench::make_steps(4608, 1280, {1, 8, 16, 32, 64});
     return time_each(decoder(), steps, options, subject());
+  }
+
+  // Beside which products are timed, where it is there.
+  void load_library() {
+    std::string why;
+    if (library_ == nullptr) library_ = CublasLt::load(CublasLt::library_names(), &why);
+    if (library_ != nullptr) return;
+    JsonWriter line;
+    line.begin_object().add("result", "cublaslt").add("absent", why).end_object();
+    print(line.text());
   }
 
   // Weights of 8 and 4 bits, which have no prediction.
@@ -360,6 +373,7 @@ class GpuBench {
   ThreadPool pool_{detect_machine().num_cpus};
   Stream stream_;
   std::unique_ptr<model::Decoder> decoder_;  // made when it is first needed
+  std::unique_ptr<CublasLt> library_;
 };
 
 int run(const Options& options) {

@@ -1,40 +1,8 @@
 #include "backend/internal/cuda_api.h"
 
-#include <dlfcn.h>
+#include "backend/internal/library.h"
 
 namespace caption::internal {
-namespace {
-
-class Library {
- public:
-  // NODELETE: threads of the driver may run in it until the process ends.
-  explicit Library(const char* name)
-      : name_(name), handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
-    if (handle_ != nullptr) return;
-    const char* const message = ::dlerror();
-    why_ = message == nullptr ? name_ + " cannot be loaded" : message;
-  }
-  ~Library() {
-    if (handle_ != nullptr) ::dlclose(handle_);
-  }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-
-  template <class Function>
-  void find(const char* symbol, Function*& function) {
-    if (!why_.empty()) return;
-    function = reinterpret_cast<Function*>(::dlsym(handle_, symbol));
-    if (function == nullptr) why_ = name_ + " has no " + symbol;
-  }
-  const std::string& why() const { return why_; }
-
- private:
-  std::string name_;
-  void* handle_;
-  std::string why_;  // empty while all is found
-};
-
-}  // namespace
 
 std::string load_cuda_driver(const char* name, CudaDriver& driver) {
   Library library(name);
