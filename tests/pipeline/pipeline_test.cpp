@@ -305,7 +305,10 @@ TEST_SUITE("pipeline/pipeline") {
       // This sink knows no earlier records; captions in progress must still not be made twice.
       CHECK(num_read >= 1);
       CHECK(num_read <= 3);
-      CHECK(outcome.progress.clips_copied == 2 * (3 - num_read));
+      // Each clip that was read makes one of its two captions or both: the other one may be in
+      // progress for another clip.
+      CHECK(outcome.progress.clips_copied >= 2 * (3 - num_read));
+      CHECK(outcome.progress.clips_copied <= 6 - std::max(2, num_read.load()));
       for (const Record& record : sink.kept) {
         if (!record.video.starts_with("same_")) continue;
         CAPTURE(record.video);
