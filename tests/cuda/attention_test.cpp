@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -13,6 +14,7 @@ using caption::DType;
 using caption::Error;
 using caption::Stream;
 using caption::Tensor;
+using caption::View;
 using caption::kernels::attention;
 using caption::kernels::AttentionInput;
 using caption::kernels::cuda::attend;
@@ -113,6 +115,34 @@ TEST_CASE("agrees with a double-precision loop, and has the same bits in splits"
     CHECK(same_bits(y, attended(c, x, 2, Splitting::kAuto)));
     check_rounded(attended(c, x, 3, Splitting::kNone, DType::kBF16), y);
     check_rounded(attended(c, x, 3, Splitting::kAll, DType::kF16), y);
+  }
+}
+
+TEST_CASE("outputs may begin at any element") {
+  constexpr Case kCase{1, 3, 65, 2, 2, 80, DType::kBF16};
+  const Operands x(kCase);
+  constexpr std::int64_t kRow = kCase.heads * kCase.head_dim;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    CAPTURE(std::string(caption::dtype_name(dtype)));
+    const Tensor want = attended(kCase, x, 0, Splitting::kNone, dtype);
+    const DeviceTensor q(x.q), k(x.k), v(x.v);
+    const DeviceTensor y(Tensor::zeros(dtype, {kCase.seq_len, kRow + 2}));
+    run_emulated(4, [&](Stream& stream) {
+      const AttentionInput input{.q = q.view(),
+                                 .k = k.view(),
+                                 .v = v.view(),
+                                 .seq_len = kCase.seq_len,
+                                 .kv_len = kCase.kv_len,
+                                 .scale = kCase.scale()};
+      const View outputs = y.view().columns(1, kRow).reshape(x.q.shape());
+      attend(stream, dense_operands(input, outputs), Splitting::kNone);
+    });
+    const Tensor got = y.to_host();
+    const auto row_bytes = static_cast<std::size_t>(kRow * dtype_size_bytes(dtype));
+    for (std::int64_t t = 0; t < kCase.seq_len; ++t) {
+      CHECK(std::memcmp(got.view().rows(t, 1).columns(1, kRow).raw(), want.view().rows(t, 1).raw(),
+                        row_bytes) == 0);
+    }
   }
 }
 

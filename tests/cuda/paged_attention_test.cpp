@@ -140,6 +140,7 @@ TEST_CASE("agrees with a double-precision loop over the keys as stored") {
       {4, 1, 128, {3, 66}, {.dtype = DType::kBF16, .page_tokens = 16}},
       {8, 1, 80, {32, 3}, {.dtype = DType::kF16, .page_tokens = 16}},
       {7, 1, 112, {37}, {.dtype = DType::kI8, .page_tokens = 16}},
+      {2, 1, 128, {290}, {.dtype = DType::kI8, .page_tokens = 16}},
       {20, 1, 32, {9}, {.dtype = DType::kBF16, .page_tokens = 64}},
       {1, 1, 72, {270}, {.dtype = DType::kBF16, .page_tokens = 16, .window = 70}},
       {2, 2, 20, {300, 64}, {.dtype = DType::kF32, .page_tokens = 16, .window = 33}},
