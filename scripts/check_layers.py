@@ -5,9 +5,9 @@ A room includes itself and rooms on lower floors only. A package's headers appea
 rooms named as its doors, and never in a public header. Files of kernels/cpu are included only by
 files of kernels/cpu, so that nothing else depends on a layout or an instruction set; intrinsics
 and inline assembly are there and in the files of MACHINE_CODE. The same holds for kernels/cuda,
-whose PTX is in primitives.cuh; CUDA's own names are there and in the other CUDA_FILES. Only
-primitives.cuh and launch.cuh include the tests' emulator, so that kernels compile for it. One file reads the environment. `--count`
-prints the number of breaches.
+whose PTX is in primitives.cuh and warpgroup.cuh; CUDA's own names are there and in the other
+CUDA_FILES. Only these two and launch.cuh include the tests' emulator, so that kernels compile for it.
+One file reads the environment. `--count` prints the number of breaches.
 """
 
 import re
@@ -49,6 +49,7 @@ MACHINE_CODE = {
     "lib/bench/internal/multiply_add_avx512bf16.cpp",
     "lib/bench/internal/multiply_add_avx512vnni.cpp",
     "kernels/cuda/primitives.cuh",
+    "kernels/cuda/warpgroup.cuh",
 }
 INSTRUCTION = re.compile(
     r"\b(_mm\d*_\w+|_tile_\w+|__builtin_ia32_\w+|__m(128|256|512)\w*|__asm__|asm\s+volatile|"
@@ -59,8 +60,8 @@ CUDA_NAME = re.compile(
     r"(?<![\w.])(__(global|device|shared|constant|forceinline|launch_bounds|grid_constant)__|"
     r"__(syncthreads|syncwarp|shfl|ballot|any|all|ldg|stcs|ldcs|cvta|activemask|threadfence)\w*|"
     r"__[fd]\w+_r[nzud]|__(float|double|int|uint)\w*2\w+|__\w+_as_\w+|(thread|block)Idx|(block|grid)Dim|cuda[A-Z]\w*)\b")
-CUDA_FILES = {"kernels/cuda/primitives.cuh", "kernels/cuda/arrive.cuh", "kernels/cuda/launch.cuh",
-              "kernels/cuda/dependent_launch.cuh"}
+CUDA_FILES = {"kernels/cuda/primitives.cuh", "kernels/cuda/warpgroup.cuh", "kernels/cuda/arrive.cuh",
+              "kernels/cuda/launch.cuh", "kernels/cuda/dependent_launch.cuh"}
 
 ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 ENVIRONMENT_READER = "apps/caption-cli/environment.cpp"

@@ -51,5 +51,11 @@ enum class SliceBlocks {
 };
 // What multiply_tiles() calls for more rows than few; any number of rows.
 void multiply_many_rows(Stream& stream, const DenseLayer& layer, SliceBlocks slice_blocks);
+// The same by products of warpgroups, for weights of bf16 on kGpusOfWarpgroups
+// (kernels/cuda/gpus.h).
+void multiply_by_warpgroups(Stream& stream, const DenseLayer& layer);
+// Whether multiply_many_rows() takes them as needed: on their GPUs, where they are predicted to be
+// faster.
+bool takes_warpgroups(const Stream& stream, const DenseLayer& layer);
 
 }  // namespace caption::kernels::cuda

@@ -38,6 +38,9 @@ inline constexpr Gpus kGpusOfE4M3{.first = 90};
 inline constexpr Gpus kGpusOfE4M3{.first = 89};
 #endif
 
+// Those with products of warpgroups: Hopper alone (kernels/cuda/warpgroup.cuh).
+inline constexpr Gpus kGpusOfWarpgroups{.first = 90, .end = 100};
+
 // Where products of weights are made in T, as dtype_of_products() chooses it
 // (kernels/cuda/weight_forms.h): f16 on Turing, bf16 elsewhere.
 template <class T>

@@ -2,8 +2,8 @@
 //
 // nvcc compiles the bodies below. Any other compiler takes functions of the same names from the
 // emulator (tests/support/cuda/device_functions.h), which runs kernels on the CPU; a function that
-// the emulator lacks does not compile there. This is the only file with PTX, and with launch.cuh
-// the only one with CUDA's own names (scripts/check_layers.py).
+// the emulator lacks does not compile there. This and warpgroup.cuh are the only files with PTX, and
+// with launch.cuh the only ones with CUDA's own names (scripts/check_layers.py).
 //
 // A result has the same bits on a GPU and in the emulator: division and square root are rounded as
 // IEEE 754 demands, no function is an approximate instruction, and products are fused with sums

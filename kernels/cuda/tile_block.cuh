@@ -24,6 +24,8 @@ struct GemmShape {
   static constexpr int kThreads = 32 * kFeatureWarps * kRowWarps;
   static constexpr int kBlockTiles = kTiles * kFeatureWarps;
   static constexpr int kBlockRows = 8 * kGroups * kRowWarps;
+  // Groups of each warp that Exchange holds at a time.
+  static constexpr int kExchangedGroups = 1;
 };
 
 struct BlockPlace {
@@ -69,11 +71,12 @@ CAPTION_DEVICE void add_slice(Sums<S>& sums, Sums<S>& totals) {
   }
 }
 
-// Sums on their way from the fragments of warps to rows of y: one group of each warp at a time. The
-// stride keeps the eight features and four pairs of rows of a fragment in different banks.
+// Sums on their way from the fragments of warps to rows of y: kExchangedGroups groups of each warp
+// at a time. The stride keeps the eight features and four pairs of rows of a fragment in different
+// banks.
 template <class S>
 struct Exchange {
-  float sum[8 * S::kRowWarps][kTileSize * S::kBlockTiles + 4];
+  float sum[8 * S::kRowWarps * S::kExchangedGroups][kTileSize * S::kBlockTiles + 4];
 };
 
 // Stores a block's sums.
@@ -81,29 +84,36 @@ template <class S, int kOperands, class Operand>
 CAPTION_DEVICE void store_sums(const Parts<Operand>& parts, int rows, const BlockPlace& place,
                                Exchange<S>& exchange, const Sums<S>& sums) {
   constexpr int kTilesStored = S::kBlockTiles / kOperands;
+  constexpr int kExchanged = S::kExchangedGroups;
+  static_assert(S::kGroups % kExchanged == 0);
   const Output& output = parts.part[place.part].output;
   const int feature_warp = warp_index() % S::kFeatureWarps;
   const int row_warp = warp_index() / S::kFeatureWarps;
   CAPTION_UNROLL
-  for (int g = 0; g < S::kGroups; ++g) {
+  for (int first = 0; first < S::kGroups; first += kExchanged) {
     sync_block();
     CAPTION_UNROLL
-    for (int i = 0; i < S::kTiles; ++i) {
+    for (int g = 0; g < kExchanged; ++g) {
       CAPTION_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const int tile = feature_warp * S::kTiles + i;
-        exchange.sum[row_warp * 8 + lane_index() % 4 * 2 + e % 2]
-                    [tile * kTileSize + lane_index() / 4 + e / 2 * 8] = sums[i][g].sum[e];
+      for (int i = 0; i < S::kTiles; ++i) {
+        CAPTION_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          const int tile = feature_warp * S::kTiles + i;
+          exchange.sum[(row_warp * kExchanged + g) * 8 + lane_index() % 4 * 2 + e % 2]
+                      [tile * kTileSize + lane_index() / 4 + e / 2 * 8] = sums[i][first + g].sum[e];
+        }
       }
     }
     sync_block();
     // A warp stores 16 features of two rows, four rows apart, at a time.
     CAPTION_NO_UNROLL
-    for (int i = warp_index(); i < kTilesStored * 4 * S::kRowWarps; i += S::kThreads / 32) {
+    for (int i = warp_index(); i < kTilesStored * 4 * S::kRowWarps * kExchanged;
+         i += S::kThreads / 32) {
       const int tile = i % kTilesStored;
-      const int octet = i / kTilesStored / 4;
+      const int octet = i / kTilesStored / 4;  // of the exchange: of a warp of rows, and a group
       const int row_of_octet = i / kTilesStored % 4 + lane_index() / 16 * 4;
-      const int row = place.first_row + (octet * S::kGroups + g) * 8 + row_of_octet;
+      const int octet_of_block = octet / kExchanged * S::kGroups + first + octet % kExchanged;
+      const int row = place.first_row + octet_of_block * 8 + row_of_octet;
       const int feature = (place.first_tile + tile) * kTileSize + lane_index() % 16;
       if (row >= rows || feature >= output.features) continue;
       const float* const found =

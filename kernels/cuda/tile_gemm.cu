@@ -14,9 +14,9 @@
 // Issued     108 instructions per 32 HMMA, with at most 64 rows 88 per 16 (sm_80, nvcc 13.0).
 // Measured on no GPU.
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/multiply_tiles.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/tile_block.cuh"
+#include "kernels/cuda/tile_gemm.h"
 
 namespace caption::kernels::cuda {
 namespace {
@@ -25,17 +25,6 @@ constexpr int kStageColumns = 32;
 constexpr int kStageSteps = kStageColumns / kTileSize;
 constexpr int kRowUnits = kStageColumns / 8;  // units of 16 bytes in a stage's row of x
 constexpr int kStagesPerSlice = kSliceColumns / kStageColumns;
-
-struct GemmParams {
-  TilesParts parts;
-  const std::uint16_t* x;      // aligned to 16 bytes; x_stride and x_columns are multiples of 8
-  Packed<float, 4>* partials;  // sums of slices: [slices][blocks][fragments][threads]
-  std::int64_t x_stride;
-  int x_columns;
-  int rows;
-  int steps;  // tiles along K
-  int row_blocks;
-};
 
 using LargeShape = GemmShape<4, 4, 2, 4, 4>;
 using SmallShape = GemmShape<2, 4, 2, 2, 6>;
@@ -225,27 +214,9 @@ struct AddSlices {
   }
 };
 
-std::int64_t round_up(std::int64_t size, std::int64_t unit) {
-  return (size + unit - 1) / unit * unit;
-}
-
-template <class S>
-GemmParams params_of(const DenseLayer& layer) {
-  const int operands = layer.is_swiglu ? 2 : 1;
-  const std::int64_t rows = layer.x.dim(0);
-  return {.parts = tiles_parts(layer, S::kBlockTiles / operands * kTileSize),
-          .x = nullptr,
-          .partials = nullptr,
-          .x_stride = 0,
-          .x_columns = static_cast<int>(round_up(layer.x.dim(1), 8)),
-          .rows = static_cast<int>(rows),
-          .steps = count_tiles(layer.x.dim(1)),
-          .row_blocks = static_cast<int>((rows + S::kBlockRows - 1) / S::kBlockRows)};
-}
-
 template <class T, class S, int kOperands>
 void launch_gemm(Stream& stream, GemmParams params, int slices) {
-  const auto blocks = static_cast<unsigned>(params.parts.blocks * params.row_blocks);
+  const auto blocks = static_cast<unsigned>(count_blocks(params));
   if (slices == 1) {
     launch<TileGemm<T, S, kOperands, false>>(stream, {.x = blocks}, params);
     return;
@@ -263,28 +234,12 @@ int slices_with_blocks(const DenseLayer& layer, std::int64_t blocks, SliceBlocks
 
 template <class T, class S>
 void multiply_gemm(Stream& stream, const DenseLayer& layer, SliceBlocks slice_blocks) {
-  const ConstView x = layer.x;
-  GemmParams params = params_of<S>(layer);
-  const std::int64_t blocks = std::int64_t{params.parts.blocks} * params.row_blocks;
+  GemmParams params = gemm_params<S>(layer);
+  const std::int64_t blocks = count_blocks(params);
   const int slices = slices_with_blocks<S>(layer, blocks, slice_blocks);
-  const DType dtype = TilesForm::of(layer.parts.front().weight).tiles().dtype;
-  const bool is_rounded = x.dtype() == dtype && allows_packs(x, 8);
-  const std::int64_t rounded_bytes =
-      is_rounded ? 0 : round_up(x.dim(0) * params.x_columns * 2, sizeof(Bytes16));
   const std::int64_t partial_bytes =
       slices == 1 ? 0 : slices * blocks * S::kTiles * S::kGroups * S::kThreads * 16;
-  std::byte* const scratch =
-      stream.scratch(static_cast<std::size_t>(rounded_bytes + partial_bytes));
-  params.partials = reinterpret_cast<Packed<float, 4>*>(scratch + rounded_bytes);
-  if (is_rounded) {
-    params.x = static_cast<const std::uint16_t*>(x.raw());
-    params.x_stride = x.row_stride();
-  } else {
-    auto* const rounded = reinterpret_cast<std::uint16_t*>(scratch);
-    round_rows(stream, x, dtype, rounded, params.x_columns);
-    params.x = rounded;
-    params.x_stride = params.x_columns;
-  }
+  take_rows(stream, layer, partial_bytes, params);
   if (layer.is_swiglu) return launch_gemm<T, S, 2>(stream, params, slices);
   launch_gemm<T, S, 1>(stream, params, slices);
 }
@@ -300,7 +255,30 @@ void multiply_gemm(Stream& stream, const DenseLayer& layer, SliceBlocks slice_bl
 
 }  // namespace
 
+void take_rows(Stream& stream, const DenseLayer& layer, std::int64_t more_bytes,
+               GemmParams& params) {
+  const ConstView x = layer.x;
+  const DType dtype = TilesForm::of(layer.parts.front().weight).tiles().dtype;
+  const bool is_rounded = x.dtype() == dtype && allows_packs(x, 8);
+  const std::int64_t rounded_bytes =
+      is_rounded ? 0 : round_up(x.dim(0) * params.x_columns * 2, sizeof(Bytes16));
+  std::byte* const scratch = stream.scratch(static_cast<std::size_t>(rounded_bytes + more_bytes));
+  params.partials = reinterpret_cast<Packed<float, 4>*>(scratch + rounded_bytes);
+  if (is_rounded) {
+    params.x = static_cast<const std::uint16_t*>(x.raw());
+    params.x_stride = x.row_stride();
+  } else {
+    auto* const rounded = reinterpret_cast<std::uint16_t*>(scratch);
+    round_rows(stream, x, dtype, rounded, params.x_columns);
+    params.x = rounded;
+    params.x_stride = params.x_columns;
+  }
+}
+
 void multiply_many_rows(Stream& stream, const DenseLayer& layer, SliceBlocks slice_blocks) {
+  if (slice_blocks == SliceBlocks::kAsNeeded && takes_warpgroups(stream, layer)) {
+    return multiply_by_warpgroups(stream, layer);
+  }
   if (TilesForm::of(layer.parts.front().weight).tiles().dtype == DType::kBF16) {
     multiply_gemm<BF16>(stream, layer, slice_blocks);
   } else {

@@ -12,17 +12,15 @@
 #include "bench/internal/cuda_codes.h"
 #include "bench/internal/cuda_fp8.h"
 #include "bench/internal/cuda_integers.h"
+#include "bench/internal/cuda_tiles.h"
 #include "bench/internal/kernel_record.h"
 #include "bench/profile_report.h"
 
 namespace caption::bench {
 namespace {
 
-constexpr double kTile = 16;        // features, and columns, of a product's first operand
-constexpr double kProductRows = 8;  // rows of x of a product
+constexpr double kTile = 16;  // features, and columns, of a product's first operand
 constexpr double kWeightBytes = 2;
-// The same of a tower's MLP: model/internal/vit_tower.h.
-constexpr std::int64_t kMlpRows = 1152;
 // SampleRow's passes over the logits after the first (kernels/cuda/sample_rows.cu): five for
 // top_k and one that lists what it keeps. Instructions per logit, those of penalties included, that
 // the machine code for sm_90 has in the loops of the first pass and of a pass of top_k.
@@ -40,18 +38,6 @@ constexpr double kBeamWarps = 32;
 constexpr double kWarpLanes = 32;
 constexpr std::int64_t kMostFewRows = 16;    // rows that FewRows takes: kernels/cuda/dense_layer.h
 constexpr std::int64_t kMostNormedRows = 8;  // kernels/cuda/linear.cpp
-
-// A shape of blocks of TileGemm: kernels/cuda/tile_gemm.cu.
-struct GemmShape {
-  const char* name;
-  double side;                    // features, and rows, of a block
-  double wavefronts_per_product;  // ldmatrix and fragments into registers, copies into memory
-  double enough_blocks;           // below it, slices have blocks of their own
-};
-constexpr GemmShape kSmallGemm = {"GemmShape<2, 4, 2, 2, 6>", 64, 3, 264};
-constexpr GemmShape kLargeGemm = {"GemmShape<4, 4, 2, 4, 4>", 128, 2, 128};
-constexpr double kSliceColumns = 1024;
-constexpr double kStagesPerSlice = 32;
 
 double as_double(std::int64_t n) { return static_cast<double>(n); }
 double round_up(double size, double unit) { return std::ceil(size / unit) * unit; }
@@ -98,10 +84,12 @@ class Counter {
                           : has_integer_products(layer.format) ? launch_integers(card_, rows, layer)
                           : has_codes(layer.format)            ? launch_codes(card_, rows, layer)
                           : rows <= kMostFewRows               ? launch_few_rows(rows, layer)
-                                                               : launch_tile_gemm(rows, layer);
+                                                               : launch_tiles(card_, rows, layer);
     CudaWork work{.operation = operation, .kernel = call.kernel};
     work.bytes_in_flight = call.bytes_in_flight;
     work.product_flops = call.product_flops;
+    work.has_warpgroups = call.has_warpgroups;
+    work.blocks = call.blocks;
     add_scaled(work, call, as_double(calls));
     work.calls = calls;
     add(works_, work);
@@ -213,45 +201,6 @@ class Counter {
         has_bf16 ? recorded->bytes_ahead
                  : kWeightBytes * kTile * kChunkColumns * static_cast<double>(operands);
     work.bytes_in_flight = bytes_ahead * recorded->threads / 32 * resident;
-    return work;
-  }
-
-  // The launches of kernels/cuda/tile_gemm.cu: x is normalised or rounded, blocks multiply, and
-  // where there are few blocks another kernel adds the slices of K.
-  CudaWork launch_tile_gemm(std::int64_t rows, const DenseShape& layer) const {
-    const model::LinearSpec& matrix = layer.matrix;
-    const int operands = layer.operands;
-    const GemmShape& shape = as_double(rows) <= kSmallGemm.side ? kSmallGemm : kLargeGemm;
-    const auto in = as_double(matrix.in);
-    const double features = round_up(as_double(matrix.out), shape.side);
-    const double computed_rows = round_up(as_double(rows), shape.side);
-    const double blocks = features / shape.side * computed_rows / shape.side;
-    const double slices = blocks < shape.enough_blocks ? std::ceil(in / kSliceColumns) : 1;
-    CudaWork work{.launches = (slices > 1 ? 2 : 1) + (layer.takes_rounded ? 0 : 1)};
-    work.dram_bytes = kWeightBytes * as_double(matrix.num_weights());
-    const double in_bytes = layer.takes_rounded ? kWeightBytes : 4 + 2 * kWeightBytes;
-    const double activations = as_double(rows) * in_bytes * in +
-                               layer.output_bytes * as_double(rows * matrix.out) +
-                               (slices > 1 ? 8 * slices * features * computed_rows : 0);
-    if (activations > card_.l2_bytes / 2) work.dram_bytes += activations;
-    work.l2_bytes = blocks * 2 * kWeightBytes * shape.side * in + activations;
-    work.products = features / kTile * computed_rows / kProductRows * std::ceil(in / kTile);
-    const bool has_bf16 = card_.architecture >= 80;
-    const std::string name = std::string("TileGemm<") + (has_bf16 ? "BF16, " : "F16, ") +
-                             shape.name + ", " + std::to_string(operands);
-    const auto sliced = find_recorded(name + ", true", card_.architecture);
-    const auto whole = find_recorded(name + ", false", card_.architecture);
-    if (!sliced || !whole) return work;
-    const RecordedKernel& recorded = slices > 1 ? *sliced : *whole;
-    work.kernel = recorded.name;
-    work.wavefronts = work.products * shape.wavefronts_per_product;
-    // The way through the loop that adds a slice is taken once per slice.
-    const double of_slice = whole->instructions_per_product - sliced->instructions_per_product;
-    work.instructions = work.products * (has_bf16 ? 1 : 2) *
-                        (sliced->instructions_per_product + of_slice / kStagesPerSlice);
-    const double resident =
-        std::min<double>(recorded.blocks, std::ceil(blocks * slices / card_.num_sms));
-    work.bytes_in_flight = recorded.bytes_ahead * recorded.threads / 32 * resident;
     return work;
   }
 
@@ -397,8 +346,9 @@ std::vector<CudaWork> list_tower_operations(const CudaCard& card, const model::V
   counter.multiply("linear_add out", rows,
                    {.matrix = {.out = shape.hidden, .in = shape.hidden}, .takes_rounded = true},
                    layers);
-  for (std::int64_t first = 0; first < rows; first += kMlpRows) {
-    const std::int64_t count = std::min(kMlpRows, rows - first);
+  const std::int64_t piece_rows = model::tower_piece_rows(Device::kCuda);
+  for (std::int64_t first = 0; first < rows; first += piece_rows) {
+    const std::int64_t count = std::min(piece_rows, rows - first);
     counter.multiply("linear fc1", count,
                      {.matrix = {.out = shape.intermediate, .in = shape.hidden},
                       .takes_rounded = true,

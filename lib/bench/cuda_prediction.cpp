@@ -13,8 +13,8 @@ constexpr std::array kCards = {
     CudaCard{"t4", 75, 40, 1.59e9, 320e9, 4e6, 20, 16},
     CudaCard{"l4", 89, 58, 2.04e9, 300e9, 48e6, 32, 16},
     CudaCard{"a100", 80, 108, 1.41e9, 1555e9, 40e6, 47, 8},
-    CudaCard{"h100", 90, 132, 1.83e9, 3350e9, 50e6, 40, 6.4},
-    CudaCard{"h200", 90, 132, 1.83e9, 4800e9, 50e6, 40, 6.4},
+    CudaCard{"h100", 90, 132, 1.83e9, 3350e9, 50e6, 40, 6.4, 4},
+    CudaCard{"h200", 90, 132, 1.83e9, 4800e9, 50e6, 40, 6.4, 4},
 };
 
 }  // namespace
@@ -34,12 +34,14 @@ CudaTime predict(const CudaCard& card, const CudaWork& work) {
   const double quarters = work.warps > 0 ? std::min(work.warps, 4.0) : 4;
   const double bytes_per_s_in_flight = busy_sms * work.bytes_in_flight / kLatencySeconds;
   const bool waits = work.bytes_in_flight > 0 && bytes_per_s_in_flight < card.bytes_per_s;
+  const double clocks_per_product =
+      work.has_warpgroups ? card.clocks_of_warpgroups : card.clocks_per_product;
   const CudaTime limits[] = {
       {work.dram_bytes / (waits ? bytes_per_s_in_flight : card.bytes_per_s),
        waits ? "bytes in flight" : "DRAM"},
       {work.l2_bytes / (card.l2_bytes_per_clock * clocks_per_s), "L2"},
       {work.wavefronts / clocks_per_s, "L1"},
-      {work.products * card.clocks_per_product / (quarters * clocks_per_s), "tensor cores"},
+      {work.products * clocks_per_product / (quarters * clocks_per_s), "tensor cores"},
       {work.instructions / (quarters * clocks_per_s), "issue"},
   };
   CudaTime time =

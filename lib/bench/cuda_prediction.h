@@ -5,7 +5,8 @@
 //                  a multiprocessor receives them once in kLatency (Little's law)
 //   L2 bytes       between L2 and multiprocessors, of every block
 //   wavefronts     of shared memory and L1, one per clock and multiprocessor
-//   products       m16n8k16 of tensor cores, or m16n8k32 of integers, which take as long
+//   products       m16n8k16 of tensor cores, or m16n8k32 of integers, which take as long; those of
+//                  warpgroups take less
 //   instructions   of warps, four per clock and multiprocessor
 // and kLaunchSeconds, or kGraphLaunchSeconds in a decode step, which the engine launches as a graph
 // (engine/internal/step_graphs.h), where kernels that may begin before the one before them has
@@ -19,7 +20,8 @@
 //
 // The operations are those that model::TransformerDecoder issues for a step, and sample_rows(),
 // which chooses the tokens; a test compares their numbers with a profile. Dense layers launch
-// kernels/cuda/few_rows.cu for at most 16 rows, and kernels/cuda/tile_gemm.cu for more; of codes,
+// kernels/cuda/few_rows.cu for at most 16 rows, and for more kernels/cuda/warpgroup_gemm.cu or
+// kernels/cuda/tile_gemm.cu; of codes,
 // kernels/cuda/multiply_codes.cu for at most 32 and kernels/cuda/code_tiles.cu for more; with
 // activations of 8 bits kernels/cuda/multiply_integers.cu and kernels/cuda/integer_tiles.cu.
 // Attention on tensor cores is counted in bench/internal/attention_work.h.
@@ -71,14 +73,21 @@ struct CudaCard {
   double bytes_per_s;         // DRAM
   double l2_bytes;            // size
   double l2_bytes_per_clock;  // per multiprocessor
-  // Clocks that a quarter of a multiprocessor needs per m16n8k16 by mma.sync.
+  // Clocks that a quarter of a multiprocessor needs per m16n8k16 by mma.sync, and within a product
+  // of a warpgroup (kernels/cuda/warpgroup.cuh); 0: it has none.
   double clocks_per_product;
+  double clocks_of_warpgroups = 0;
 
   double clocks_per_s() const { return num_sms * clock_hz; }  // summed over multiprocessors
   double l2_latency_s() const { return kL2LatencyClocks / clock_hz; }
   double dram_latency_s() const { return kDramLatencyClocks / clock_hz; }
   // 4,096 operations of a product; of integers 8,192, at twice this rate.
-  double flops_per_s() const { return 4 * 4096 * clocks_per_s() / clocks_per_product; }
+  double flops_by_mma_per_s() const { return 4 * 4096 * clocks_per_s() / clocks_per_product; }
+  // The dense rate of the tensor cores, which from sm_90 on products of warpgroups alone reach.
+  double flops_per_s() const {
+    return clocks_of_warpgroups > 0 ? 4 * 4096 * clocks_per_s() / clocks_of_warpgroups
+                                    : flops_by_mma_per_s();
+  }
 };
 
 std::span<const CudaCard> cuda_cards();
@@ -97,6 +106,7 @@ struct CudaWork {
   double wavefronts = 0;
   double products = 0;
   double product_flops = 4096;  // operations of a product
+  bool has_warpgroups = false;  // whether warpgroups make the products, not mma.sync
   double instructions = 0;      // per warp, summed over warps
   double bytes_in_flight = 0;   // per multiprocessor; 0: not stated
   double blocks = 0;            // per launch; 0: they fill the card

@@ -55,7 +55,7 @@ std::string describe_attention(const CudaCard& card, std::int64_t num_layers,
   const double least = std::max(of_dram, of_tensor);
   return "attention: " + format_number(seconds * 1e6 / static_cast<double>(num_layers)) +
          " us per layer, " + format_percent(least / seconds) +
-         (of_dram >= of_tensor ? " of the bandwidth" : " of the rate of mma.sync") +
+         (of_dram >= of_tensor ? " of the bandwidth" : " of the tensor cores' rate") +
          "; without the launches' own time " + format_percent(least / (seconds - launching)) + "\n";
 }
 
@@ -80,7 +80,7 @@ std::string describe_step(const CudaCard& card, const std::string& step, bool is
       step + ": " + format_number(seconds * 1e3) + " ms, " +
       format_percent(dram_bytes / card.bytes_per_s / seconds) + " of the bandwidth, " +
       format_percent(4096 * products / card.flops_per_s() / seconds) +
-      " of the rate of mma.sync; " + std::to_string(launches) +
+      " of the tensor cores' rate; " + std::to_string(launches) +
       (is_graph ? " launches in a graph, " : " launches, ") +
       format_number(static_cast<double>(launches) / static_cast<double>(num_layers)) +
       " per layer, " + format_number(1e3 * launch_seconds) + " ms of them\n";
@@ -101,9 +101,11 @@ const CudaCard& require_card(std::string_view name) {
 }
 
 std::string title(const CudaCard& card, const std::string& subject, const std::string& weights) {
+  const bool has_more = card.flops_per_s() > card.flops_by_mma_per_s();
   return subject + " on " + card.name + ", predicted, " + weights +
          " weights: " + format_si(card.bytes_per_s) + "B/s, " + format_si(card.flops_per_s()) +
-         "FLOP/s by mma.sync\n";
+         "FLOP/s" + (has_more ? ", " + format_si(card.flops_by_mma_per_s()) + "FLOP/s" : "") +
+         " by mma.sync\n";
 }
 
 std::string step_table(const CudaCard& card, const std::string& step, bool is_graph,

@@ -72,9 +72,10 @@ inline std::int64_t kv_token_bytes(const DecoderSpec& spec, DType dtype) {
 // Rows of a step that the projections and the MLP process at a time, so that their intermediate
 // results do not grow with the step; only x, q and the output of attention have a row for every
 // token. On a CPU these results stay in its caches. On a GPU every piece reads all weights from
-// DRAM, and the products of 1,152 rows take longer than that on each of the cards that
-// bench/cuda_prediction.h lists. No bit depends on it.
-constexpr std::int64_t decoder_piece_rows(Device device) { return device.is_cuda() ? 1152 : 384; }
+// DRAM; the products of 2,304 rows take longer than that on each of the cards that
+// bench/cuda_prediction.h lists, and have enough blocks for all multiprocessors. No bit depends on
+// it.
+constexpr std::int64_t decoder_piece_rows(Device device) { return device.is_cuda() ? 2304 : 384; }
 
 // K and V of every layer, [pages, page_tokens, kv_heads, head_dim] f32, bf16, f16 or i8; with i8
 // also their scales, [pages, page_tokens, kv_heads] bf16 (kernels/paged_attention.h).

@@ -362,8 +362,9 @@ void QwenVisionEncoder::attend_in_windows(Stream& stream, const kernels::Attenti
 void QwenVisionEncoder::mlp(Stream& stream, const Block& block, View x) {
   const View normed = normed_.view(x.shape());
   norm(stream, x, block.norm_2, normed);
-  for (std::int64_t first = 0; first < x.dim(0); first += kMlpRows) {
-    const std::int64_t count = std::min(kMlpRows, x.dim(0) - first);
+  const std::int64_t piece_rows = tower_piece_rows(stream.device());
+  for (std::int64_t first = 0; first < x.dim(0); first += piece_rows) {
+    const std::int64_t count = std::min(piece_rows, x.dim(0) - first);
     const View inner = wide_.view({count, spec_.intermediate});
     const ConstView input = normed.rows(first, count);
     if (block.gate) {

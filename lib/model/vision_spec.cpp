@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "kernels/weight.h"
-#include "model/internal/qwen_vision_encoder.h"
-#include "model/internal/vit_tower.h"
 
 namespace caption::model {
 namespace {
@@ -88,15 +86,16 @@ std::int64_t images_per_pass(const VisionSpec& spec, std::int64_t rows) {
 namespace {
 
 // As QwenVisionEncoder holds them.
-std::int64_t dynamic_scratch_bytes(const VisionSpec& spec, const ClipShape& clip, bool is_rounded) {
+std::int64_t dynamic_scratch_bytes(Device device, const VisionSpec& spec, const ClipShape& clip,
+                                   bool is_rounded) {
   const std::int64_t patches = tower_tokens(spec, clip);
   const std::int64_t rows = images_per_pass(spec, patches) * patches;
   // Hidden, its norm (later the output of attention), and q, k and v.
   const std::int64_t held = rows * 5 * spec.hidden + patches * spec.head_dim();
   // Patch columns, the inner activations of an MLP for a limited number of rows, those of a merger.
-  const std::int64_t wide = std::max(
-      {rows * spec.patch_values(), std::min(rows, QwenVisionEncoder::kMlpRows) * spec.intermediate,
-       rows * spec.hidden});
+  const std::int64_t wide =
+      std::max({rows * spec.patch_values(),
+                std::min(rows, tower_piece_rows(device)) * spec.intermediate, rows * spec.hidden});
   // The order of the windows and its inverse.
   const std::int64_t order = spec.qwen.window > 0 ? 2 * rows / spec.merged_patches() : 0;
   return kFloatBytes * (held + wide + order) +
@@ -155,7 +154,7 @@ std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spe
                                    const ClipShape& clip, weights::WeightFormat format) {
   const bool is_rounded =
       kernels::rounds_input(context, weights::matrix_format(format, weights::Role::kEncoderLinear));
-  if (spec.image_px == 0) return dynamic_scratch_bytes(spec, clip, is_rounded);
+  if (spec.image_px == 0) return dynamic_scratch_bytes(context.device, spec, clip, is_rounded);
   const std::int64_t tokens = tower_tokens(spec, clip);
   const std::int64_t images = images_per_pass(spec, tokens);
   const std::int64_t patches = tokens - spec.class_tokens;
@@ -166,7 +165,7 @@ std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spe
   // Patch columns, then the inner activations of an MLP for a limited number of rows.
   const std::int64_t wide =
       std::max(images * patches * spec.patch_values(),
-               std::min(images * tokens, VitTower::kMlpRows) * spec.intermediate);
+               std::min(images * tokens, tower_piece_rows(context.device)) * spec.intermediate);
   const bool has_only_patches = spec.class_tokens == 0 && spec.pool_stride == 1;
   if (!spec.keeps_class_token && !has_only_patches) per_image += merged * spec.merged_columns();
   if (spec.merge == PatchMerge::kConvolution) {

@@ -163,8 +163,9 @@ void VitTower::attend(Stream& stream, const Layer& layer, View x) {
 void VitTower::mlp(Stream& stream, const Layer& layer, View x) {
   const View normed = as_input_of(layer.fc1.weight, normed_.view(x.shape()));
   normalise(stream, x, layer.norm_2, normed);
-  for (std::int64_t first = 0; first < x.dim(0); first += kMlpRows) {
-    const std::int64_t count = std::min(kMlpRows, x.dim(0) - first);
+  const std::int64_t piece_rows = tower_piece_rows(stream.device());
+  for (std::int64_t first = 0; first < x.dim(0); first += piece_rows) {
+    const std::int64_t count = std::min(piece_rows, x.dim(0) - first);
     const View in = normed.rows(first, count);
     const View inner = as_input_of(layer.fc2.weight, wide_.view({count, spec_.intermediate}));
     linear_activated(stream, spec_.activation, in, layer.fc1, inner);

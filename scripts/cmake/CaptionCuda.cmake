@@ -40,8 +40,15 @@ endif()
 
 # caption_cuda_ada(SOURCES a.cu...): code of sm_89, which without it runs that of sm_86: of the PTX of sm_80,
 # which is made in any case, or of its own for the kernels of e4m3 (fp8_*.cu), which other GPUs lack.
+# Products of warpgroups (warpgroup_*.cu) are in the code of sm_90a alone, which a GPU of 9.0 prefers to
+# sm_90's.
 function(caption_cuda_ada)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  foreach(source IN LISTS ARG_SOURCES)
+    if(source MATCHES "/warpgroup_[^/]*$")
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -gencode=arch=compute_90a,code=sm_90a)
+    endif()
+  endforeach()
   if(NOT CAPTION_CUDA_HAS_ADA_CODE)
     return()
   endif()

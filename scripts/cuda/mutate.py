@@ -62,13 +62,14 @@ SUITES = {
     "rope_kv": "rope_kv_write", "round_rows": "linear,cuda/norm_linear", "rows": "elementwise",
     "sample_rows": "sample_rows", "swiglu": "elementwise",
     "tile_gemm": "linear,cuda/linear_output,cuda/norm_linear", "vision_embed": "vision",
-    "weight.cu": "weight,cuda/embedding",
+    "warpgroup_gemm": "warpgroups", "weight.cu": "weight,cuda/embedding",
 }
 
 RULES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"sync_block\(\);", ""),
     (r"sync_warp\(\);", ""),
-    (r"wait_copies<(\w+)>\(\);", r"wait_copies<\1 + 1>();"),
+    (r"(show_to|begin)_products\(\);", ""),
+    (r"wait_(copies|products)<(\w+)>", r"wait_\1<\2 + 1>"),
     (r"(?<=mask) /= 2", " /= 4"),
     (r" < (?!k[A-Z]\w*\b|\d)", " <= "),  # loops over a thread's own arrays are no bounds of memory
     (r" >= ", " > "),
@@ -88,7 +89,7 @@ RULES = [(re.compile(pattern), replacement) for pattern, replacement in [
 ]]
 # Not code of a kernel: preprocessor lines, templates and declarations of types.
 SKIPPED = re.compile(r"^\s*(//|#|template|using|namespace|static_assert|struct|enum|inline constexpr)")
-FILES_SKIPPED = {"primitives.cuh", "arrive.cuh", "launch.cuh"}  # the emulator has functions of its own for these
+FILES_SKIPPED = {"primitives.cuh", "arrive.cuh", "launch.cuh", "warpgroup.cuh"}  # the emulator has functions of its own for these
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,8 @@ def launches_for(kernel, folders: list[Path], architecture: str) -> list[tuple[P
     """The launches whose tensor-core arithmetic the architecture has; that of integers is every one's."""
     launches = [(folder, json.loads((folder / "launch.json").read_text(encoding="utf-8")))
                 for folder in folders]
-    if all(instruction.type == "s32" for instruction in kernel.code if instruction.name == "mma"):
+    if all(instruction.type == "s32" for instruction in kernel.code
+           if instruction.name in ("mma", "wgmma")):
         return launches
     of_ampere, of_hopper = ([one for one in launches if one[1]["sums"] == sums]
                             for sums in ("ampere", "hopper"))

@@ -25,7 +25,8 @@ TYPES = {"b8": np.uint8, "u8": np.uint8, "s8": np.int8, "b16": np.uint16, "u16":
          "bf16x2": np.uint32, "f16x2": np.uint32, "bf16": np.uint16, "pred": np.bool_}
 STORAGE = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 LANES = 32
-COLLECTIVES = {"shfl", "vote", "ldmatrix", "mma"}
+WARPGROUP = 4 * LANES
+COLLECTIVES = {"shfl", "vote", "ldmatrix", "mma", "wgmma"}
 NO_OPERATION = {"membar", "fence", "prefetch", "prefetchu", "discard", "applypriority",
                 "griddepcontrol"}
 
@@ -312,7 +313,7 @@ class Machine:
                 kept.append((threads[~done], group[~done], to[~done], content[~done]))
         self.copies = kept
 
-    # ---- collectives: m holds whole warps ----
+    # ---- collectives: m holds whole warps, or warpgroups ----
     def do_shfl(self, op: Instruction, m: np.ndarray) -> None:
         mode = op.parts[2]
         target, _, predicate = op.operands[0].partition("|")
@@ -375,6 +376,48 @@ class Machine:
         for i, name in enumerate(names[0]):
             self.put(name, np.ascontiguousarray(c[:, rows[i], columns[i]]).reshape(-1), m)
 
+    def do_wgmma(self, op: Instruction, m: np.ndarray) -> None:
+        """Products of a warpgroup, made when they begin: c [64, n] += a [64, 16] * b."""
+        if op.parts[1] in ("fence", "commit_group", "wait_group"):
+            return
+        sizes = re.fullmatch(r"m64n(\d+)k16", op.parts[4])
+        if sizes is None or op.parts[5:] != ["f32", "bf16", "bf16"] or op.operands[3:] != ["1", "1", "1", "0"]:
+            raise Unsupported(op.text)
+        n = int(sizes.group(1))
+        names = [names_of(operand) for operand in op.operands[:2]]
+        a = self.fragments(names[1], m, (16, 16), "bf16", False)
+        b = self.rows_of_descriptor(self.value(op.operands[2], "u64", m), m, n)
+        b = np.repeat(b, WARPGROUP // LANES, 0).transpose(0, 2, 1)
+        c = np.zeros((m.size // LANES, 16, n), np.float32)
+        rows, columns = sum_places(4)
+        places = [(rows[i % 4], columns[i % 4] + i // 4 * 8) for i in range(len(names[0]))]
+        for name, (row, column) in zip(names[0], places):
+            c[:, row, column] = self.value(name, "f32", m).reshape(-1, LANES)
+        c = tensor_core.multiply_floats(self.sums, "bf16", a, b, c)
+        for name, (row, column) in zip(names[0], places):
+            self.put(name, np.ascontiguousarray(c[:, row, column]).reshape(-1), m)
+
+    def rows_of_descriptor(self, descriptors: np.ndarray, m: np.ndarray, n: int) -> np.ndarray:
+        """The matrix [warpgroups, n, 16] of 16-bit elements in shared memory that matrix descriptors name:
+        rows of 128 bytes in groups of 8, of which the swizzle exchanges units of 16 bytes."""
+        each = descriptors.reshape(-1, WARPGROUP)
+        if (each != each[:, :1]).any():
+            raise KernelFault("threads of a warpgroup have different matrix descriptors")
+        of_group = each[:, 0]
+        used = np.uint64(0x3FFF | 0x3FFF << 32 | 3 << 62)
+        if (of_group & ~used).any() or (of_group >> np.uint64(62) != 1).any():
+            raise Unsupported("a matrix descriptor that is not of rows of 128 bytes, swizzled")
+        begin = (of_group & np.uint64(0x3FFF)) << np.uint64(4)
+        distance = (of_group >> np.uint64(32) & np.uint64(0x3FFF)) << np.uint64(4)
+        row = np.arange(n, dtype=np.uint64)[None, :, None]
+        unit = np.arange(2, dtype=np.uint64)[None, None, :]
+        address = (begin[:, None, None] + row // np.uint64(8) * distance[:, None, None]
+                   + row % np.uint64(8) * np.uint64(128) + unit * np.uint64(16))
+        address ^= (address >> np.uint64(7) & np.uint64(7)) << np.uint64(4)
+        threads = np.repeat(m.reshape(-1, WARPGROUP)[:, 0], 2 * n)
+        content = self.load_bytes("shared", address.reshape(-1), 16, threads)
+        return content.view(np.uint16).reshape(-1, n, 16)
+
     def fragments(self, names: list[str], m: np.ndarray, shape: tuple[int, int], kind: str,
                   is_b: bool) -> np.ndarray:
         """The matrix [warps, rows, k] that registers hold; of B, whose k is consecutive in a register,
@@ -398,7 +441,7 @@ class Machine:
         """The threads that a barrier or collective lets go on: those whose block, or warp, has come.
         The others of m wait."""
         is_barrier = op.name in ("bar", "barrier") and op.parts[1] != "warp"
-        size = self.threads if is_barrier else LANES
+        size = self.threads if is_barrier else WARPGROUP if op.name == "wgmma" else LANES
         is_here = (self.pc == now).reshape(-1, size)
         has_ended = (self.pc == self.end).reshape(-1, size)
         is_complete = (is_here | has_ended).all(1) if is_barrier else is_here.all(1)

@@ -8,8 +8,8 @@ from pathlib import Path
 SECTION = re.compile(r"^\.text\.(\S+):")
 LABEL = re.compile(r"^\.(L_\w+):")
 INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z]\w*(?:\.\w+)*)\s*([^;]*);")
-TENSOR = re.compile(r"[HIQ]MMA")
-WORK = re.compile(r"[HIQ]MMA|FFMA|LDGSTS|LDG\b.*\.128")
+TENSOR = re.compile(r"[HIQ]G?MMA")
+WORK = re.compile(r"[HIQ]G?MMA|FFMA|LDGSTS|LDG\b.*\.128")
 REGISTER = re.compile(r"\bR(\d+)")
 LEAST_LOOP = 8          # instructions; shorter loops are left out
 MOST_LOOPS = 3          # of a kernel, those with the most tensor instructions first

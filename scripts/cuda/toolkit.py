@@ -18,7 +18,7 @@ PTX_OF_FP8 = {"86": "80"}
 FLAGS = ["-std=c++20", "-O3", "-fmad=false", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra",
          f"-I{ROOT}", f"-I{ROOT / 'lib'}"]
 NO_NVCC = "no nvcc on PATH, in $CUDA_HOME/bin or /usr/local/cuda/bin"
-ENTRY = re.compile(r"Compiling entry function '(\S+)' for 'sm_(\d+)'")
+ENTRY = re.compile(r"Compiling entry function '(\S+)' for 'sm_(\d+)a?'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
 STATIC_SHARED = re.compile(r"(\d+) bytes smem")
@@ -50,17 +50,24 @@ def find_nvdisasm(given: str | None) -> str | None:
     return find_tool("nvdisasm", given) or next(packaged, None)
 
 
+def with_features(source: Path, architecture: str) -> str:
+    """The architecture as nvcc is told it: products of warpgroups are features of sm_90a."""
+    has_warpgroups = source.name.startswith("warpgroup_") and architecture == "90"
+    return "90a" if has_warpgroups else architecture
+
+
 def ptx_of(source: Path, architecture: str) -> str:
     """The architecture of whose PTX the code of one is made."""
     others = PTX_OF_FP8 if source.name.startswith("fp8_") else PTX_OF
-    return others.get(architecture, architecture)
+    return with_features(source, others.get(architecture, architecture))
 
 
 def code_by_ptx(source: Path, architectures: list[str]) -> dict[str, list[str]]:
     """The architectures whose code is made of each PTX."""
     groups: dict[str, list[str]] = {}
     for architecture in architectures:
-        groups.setdefault(ptx_of(source, architecture), []).append(architecture)
+        code = with_features(source, architecture)
+        groups.setdefault(ptx_of(source, architecture), []).append(code)
     return groups
 
 
@@ -94,7 +101,8 @@ def compile_kernels(nvcc: str, source: Path, architectures: list[str], folder: s
 def compile_to_ptx(nvcc: str, source: Path, architecture: str, folder: str) -> str:
     """Returns the PTX of one file. Raises RuntimeError with nvcc's text when it fails."""
     to = Path(folder) / f"{source.stem}.{architecture}.ptx"
-    command = [nvcc, *FLAGS, f"-arch=compute_{architecture}", "-ptx", str(source), "-o", str(to)]
+    command = [nvcc, *FLAGS, f"-arch=compute_{with_features(source, architecture)}", "-ptx", str(source),
+               "-o", str(to)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)

@@ -52,13 +52,15 @@ void add_linear(int compute_capability, std::vector<KernelCase>& cases) {
   }
 }
 
-// Codes of so many features and rows that blocks of many rows are the large ones.
+// So many features and rows that blocks of many rows are the large ones, of 16 bits on Hopper those
+// of warpgroups.
 struct ManyFeatures {
   NamedForm form;
   std::int64_t rows;
   std::int64_t columns;
 };
-constexpr ManyFeatures kManyFeatures[] = {{{Form::kInt8, "int8"}, 98, 61},
+constexpr ManyFeatures kManyFeatures[] = {{{Form::kTiles, "16 bits"}, 380, 29},
+                                          {{Form::kInt8, "int8"}, 98, 61},
                                           {{Form::kInt4, "int4"}, 98, 61},
                                           {{Form::kNf4, "nf4"}, 98, 61},
                                           {{Form::kInt8Row, "w8a8"}, 390, 29},

@@ -24,7 +24,7 @@ TEST_SUITE("model/vit_tower") {
                                      .image_px = 56,
                                      .num_positions = 197};
     const std::int64_t tokens = model::tower_tokens(shape, {});
-    REQUIRE(kFrames * tokens > model::VitTower::kMlpRows);
+    REQUIRE(kFrames * tokens > model::tower_piece_rows(Device::kCpu));
     Tensor pixels(DType::kF32, {kFrames, 3, shape.image_px, shape.image_px});
     for (std::int64_t i = 0; i < pixels.num_elements(); ++i) {
       pixels.as<float>()[i] = static_cast<float>(i * 7919 % 509 - 254) / 128;

@@ -31,9 +31,6 @@ namespace caption::model {
 
 class QwenVisionEncoder final : public VisionEncoder {
  public:
-  // Rows that an MLP processes at a time.
-  static constexpr std::int64_t kMlpRows = 1152;
-
   // Runs the tower of `blueprint`; borrows `weights`, which were placed for that blueprint.
   QwenVisionEncoder(const PlacedWeights& weights, const Blueprint& blueprint);
 

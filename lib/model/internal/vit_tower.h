@@ -24,11 +24,6 @@ namespace caption::model {
 
 class VitTower {
  public:
-  // Rows that an MLP processes at a time, to bound its inner activations, which are four times as
-  // wide as the others. Equals 12 row blocks of the matrix product (96 rows): enough work for all
-  // cores, and the weights are read seldom.
-  static constexpr std::int64_t kMlpRows = 1152;
-
   // Runs the tower of `blueprint`; borrows `weights`, which were placed for that blueprint. After
   // spec.num_layers layers the output is hidden_states[num_layers].
   VitTower(const PlacedWeights& weights, const Blueprint& blueprint);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/support/cuda/running_block.h"
+#include "tests/support/cuda/warp_product.h"
 
 namespace caption::cuda_emulator {
 namespace {
@@ -69,41 +70,9 @@ kernels::cuda::FragmentA run_ldmatrix(const void* row, const char* name, const P
   return fragment;
 }
 
-struct MmaArguments {
-  const kernels::cuda::FragmentA* a;
-  const kernels::cuda::FragmentB* b;
-  kernels::cuda::FragmentC* c;
-};
-
-// Collects the fragments of the lanes, multiplies, and gives each lane its sums.
 template <HalfType kType>
 void act_mma(void* const* lanes) {
-  count_matrix_product();
-  MatrixA a;
-  MatrixB b;
-  MatrixC c;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const auto& own = *static_cast<MmaArguments*>(lanes[lane]);
-    const int g = lane / 4;
-    const int t = lane % 4 * 2;
-    for (int i = 0; i < 8; ++i) {  // half i % 2 of register i / 2
-      const int row = g + i / 2 % 2 * 8;
-      a.element[row][t + i / 4 * 8 + i % 2] =
-          static_cast<std::uint16_t>(own.a->pair[i / 2] >> (16 * (i % 2)));
-    }
-    for (int i = 0; i < 4; ++i) {
-      b.element[t + i / 2 * 8 + i % 2][g] =
-          static_cast<std::uint16_t>(own.b->pair[i / 2] >> (16 * (i % 2)));
-      c.element[g + i / 2 * 8][t + i % 2] = own.c->sum[i];
-    }
-  }
-  multiply_add(tensor_core_sums(), kType, a, b, c);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    for (int i = 0; i < 4; ++i) {
-      static_cast<MmaArguments*>(lanes[lane])->c->sum[i] =
-          c.element[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
-    }
-  }
+  multiply_warp(kType, lanes);
 }
 
 struct IntegerMmaArguments {
@@ -192,6 +161,35 @@ std::uint32_t add_pairs(std::uint32_t a, std::uint32_t b) {
 }
 
 }  // namespace
+
+void multiply_warp(HalfType type, void* const* lanes) {
+  count_matrix_product();
+  MatrixA a;
+  MatrixB b;
+  MatrixC c;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto& own = *static_cast<MmaArguments*>(lanes[lane]);
+    const int g = lane / 4;
+    const int t = lane % 4 * 2;
+    for (int i = 0; i < 8; ++i) {  // half i % 2 of register i / 2
+      const int row = g + i / 2 % 2 * 8;
+      a.element[row][t + i / 4 * 8 + i % 2] =
+          static_cast<std::uint16_t>(own.a->pair[i / 2] >> (16 * (i % 2)));
+    }
+    for (int i = 0; i < 4; ++i) {
+      b.element[t + i / 2 * 8 + i % 2][g] =
+          static_cast<std::uint16_t>(own.b->pair[i / 2] >> (16 * (i % 2)));
+      c.element[g + i / 2 * 8][t + i % 2] = own.c->sum[i];
+    }
+  }
+  multiply_add(tensor_core_sums(), type, a, b, c);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      static_cast<MmaArguments*>(lanes[lane])->c->sum[i] =
+          c.element[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+    }
+  }
+}
 
 void load_bytes(void* to, const void* from, std::size_t size_bytes) {
   access(__builtin_return_address(0), from, size_bytes, Direction::kRead);

@@ -121,6 +121,8 @@ const char* fault_name(Fault fault) {
     case Fault::kMisaligned: return "misaligned";
     case Fault::kUninitialised: return "uninitialised";
     case Fault::kUnwaitedCopy: return "copy not waited for";
+    case Fault::kUnwaitedProduct: return "product not waited for";
+    case Fault::kUnorderedProduct: return "product not ordered";
     case Fault::kDivergence: return "divergence";
     case Fault::kBeforeWait: return "before the wait";
     case Fault::kLaunch: return "launch";

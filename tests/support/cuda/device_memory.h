@@ -24,15 +24,17 @@
 namespace caption::cuda_emulator {
 
 enum class Fault {
-  kRace,           // two accesses that nothing orders
-  kOutOfBounds,    // of shared memory, or of every allocation of device memory
-  kHostMemory,     // an access of memory that a GPU does not see
-  kMisaligned,     // an address that is no multiple of the access's size
-  kUninitialised,  // a read of a byte that nobody has written
-  kUnwaitedCopy,   // an access of bytes that copy_16_async() may not have written yet
-  kDivergence,     // a collective that not all of its threads reach, or not at one place
-  kBeforeWait,     // what a launch that begins early may not do before it waits
-  kLaunch,         // a launch that no GPU of the options accepts
+  kRace,              // two accesses that nothing orders
+  kOutOfBounds,       // of shared memory, or of every allocation of device memory
+  kHostMemory,        // an access of memory that a GPU does not see
+  kMisaligned,        // an address that is no multiple of the access's size
+  kUninitialised,     // a read of a byte that nobody has written
+  kUnwaitedCopy,      // an access of bytes that copy_16_async() may not have written yet
+  kUnwaitedProduct,   // an access of what a product of a warpgroup may not have read or written yet
+  kUnorderedProduct,  // a product of what was written and not shown to products
+  kDivergence,        // a collective that not all of its threads reach, or not at one place
+  kBeforeWait,        // what a launch that begins early may not do before it waits
+  kLaunch,            // a launch that no GPU of the options accepts
 };
 
 // "race", "out of bounds", ...

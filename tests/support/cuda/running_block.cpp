@@ -50,6 +50,10 @@ void run_thread() {
     s.add_fault(Fault::kUnwaitedCopy, 0,
                 thread_name(s.running_index) + " returns and has not waited for its copies");
   }
+  if (!s.warp().open_products.empty() || !s.warp().product_groups.empty()) {
+    s.add_fault(Fault::kUnwaitedProduct, 0,
+                thread_name(s.running_index) + " returns and has not waited for its products");
+  }
   if (s.launch->begins_early && !self.has_waited) {
     s.add_fault(Fault::kBeforeWait, 0,
                 thread_name(s.running_index) + " returns and has not waited for earlier launches");
@@ -69,6 +73,9 @@ void begin_phase(State& s) {
 
 void begin_block(State& s) {
   s.warps.assign(s.threads.size() / kLanes, {});
+  s.warpgroups.assign((s.threads.size() + kWarpgroupThreads - 1) / kWarpgroupThreads, {});
+  s.shared_writes.assign(s.shared->size_bytes() / sizeof(kernels::cuda::Bytes16) + 1, {});
+  s.write_clock = 0;
   s.barrier = {};
   s.num_returned = 0;
   s.ordered.clear();
@@ -85,6 +92,9 @@ void begin_block(State& s) {
     thread->accesses.clear();
     thread->open_copies.clear();
     thread->copy_groups.clear();
+    thread->has_begun_products = false;
+    thread->touched.clear();
+    thread->shown_clock = 0;
     thread->fiber.start(run_thread);
   }
 }
@@ -293,6 +303,26 @@ void meet_warp(const char* operation, const Place& place, void* argument,
   count_accesses(s, number);
   for (int i = 0; i < kLanes; ++i) {
     s.threads[static_cast<std::size_t>(number * kLanes + i)]->state = ThreadState::kReady;
+  }
+}
+
+void meet_warpgroup(const char* operation, const Place& place, void* argument,
+                    void (*act)(void* const* arguments)) {
+  State& s = state();
+  const int number = s.running_index / kWarpgroupThreads;
+  Warpgroup& group = s.warpgroups[static_cast<std::size_t>(number)];
+  meet(group.meeting, operation, place);
+  group.arguments[static_cast<std::size_t>(s.running_index % kWarpgroupThreads)] = argument;
+  if (group.meeting.arrived < kWarpgroupThreads) {
+    s.running->state = ThreadState::kAtWarpgroupMeeting;
+    s.running->fiber.suspend();
+    return;
+  }
+  group.meeting = {};
+  act(group.arguments.data());
+  for (int i = 0; i < kWarpgroupThreads; ++i) {
+    s.threads[static_cast<std::size_t>(number * kWarpgroupThreads + i)]->state =
+        ThreadState::kReady;
   }
 }
 

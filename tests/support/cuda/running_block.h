@@ -11,6 +11,7 @@
 namespace caption::cuda_emulator {
 
 inline constexpr int kLanes = 32;
+inline constexpr int kWarpgroupThreads = 4 * kLanes;
 
 struct State;
 
@@ -47,6 +48,9 @@ void meet_block(const Place& place);
 // act(arguments of the 32 lanes).
 void meet_warp(const char* operation, const Place& place, void* argument,
                void (*act)(void* const* arguments));
+// The same of a warpgroup, of 128 threads of which the first is a multiple of 128.
+void meet_warpgroup(const char* operation, const Place& place, void* argument,
+                    void (*act)(void* const* arguments));
 // Orders the accesses of the running warp: its later ones are in a new epoch. Within `act`.
 void begin_warp_epoch();
 

@@ -3,8 +3,11 @@
 // A GPU adds the products of several k and c in one step: products are exact, every term is aligned
 // to the largest exponent of the step (a product's is the sum of its factors' exponents) and cut
 // towards zero to a number of fractional bits, the sum of the terms is exact and cut towards zero
-// to f32. Steps follow in the order of k.
-// Source: arXiv:2511.10909 and arXiv:2512.07004, which measured GPUs. This project has not compared
+// to f32. Steps follow in the order of k. Products of warpgroups (kernels/cuda/warpgroup.cuh) are
+// summed as Hopper's others.
+// Source: arXiv:2511.10909, whose model (github.com/microsoft/MMA-Sim, mmasim/simulator/nv.py) has
+// 25 fractional bits and one step of 16 products for both of Hopper, and arXiv:2512.07004, which
+// measured GPUs. This project has not compared
 // the model with a GPU; results of kernels are tested with kFused as well, so that only equality of
 // bits rests on it.
 //

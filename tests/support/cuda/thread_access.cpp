@@ -118,7 +118,12 @@ void perform(Copy& copy) {
 
 void access(const void* pc, const void* pointer, std::size_t size_bytes, Direction direction) {
   State& s = *running_state;
-  if (s.running->fiber.has_on_stack(pointer)) return;
+  if (s.running->fiber.has_on_stack(pointer)) {
+    if (s.running->has_begun_products) {
+      check_registers(s, pc, {address_of(pointer), size_bytes}, direction);
+    }
+    return;
+  }
   const std::uintptr_t address = address_of(pointer);
   Region* const region = find_region(s, address);
   if (region == nullptr || !is_allowed(s, *region, address, size_bytes)) {
@@ -146,6 +151,9 @@ void access(const void* pc, const void* pointer, std::size_t size_bytes, Directi
   }
   if (!is_shared && s.launch->begins_early && !s.running->has_waited) {
     check_before_wait(s, pc, *region, {address, size_bytes}, direction);
+  }
+  if (is_shared && direction != Direction::kRead) {
+    s.remember_shared_write(region->offset_of(address), s.running_index);
   }
   Problem problem;
   if (!region->access(s.now(), {address, size_bytes}, direction, problem)) {
@@ -186,6 +194,7 @@ void wait_copy_groups(std::size_t groups_left) {
     for (Copy& copy : *group) {
       perform(copy);
       copy.region->finish_copy(s.now(), {address_of(copy.to), kCopyBytes});
+      s.remember_shared_write(copy.region->offset_of(address_of(copy.to)), s.running_index);
     }
   }
   groups.erase(groups.begin(), end);
