@@ -56,8 +56,8 @@ class TimedModel final : public drafts::DraftModel {
   explicit TimedModel(drafts::DraftModel& model) : model_(model) {}
 
   drafts::GuessSource source() const override { return model_.source(); }
-  std::int64_t prepare(std::span<const drafts::DraftQuery> queries) override {
-    const std::int64_t us = model_.prepare(queries);
+  std::int64_t prepare(std::span<const drafts::DraftQuery> queries, bool may_compute) override {
+    const std::int64_t us = model_.prepare(queries, may_compute);
     prepare_us_ += us;
     return us;
   }
@@ -92,7 +92,9 @@ LayersFound find_layers(model::Decoder& decoder, Stream& stream, const DraftBenc
   const auto choice = std::make_shared<drafts::LayerChoice>();
   engine::SelfDraft draft(choice);
   TimedModel timed(draft);
-  drafts::Drafter drafter({.method = drafts::Method::kSelf, .max_drafts = options.max_drafts},
+  drafts::Drafter drafter({.method = drafts::Method::kSelf,
+                           .max_drafts = options.max_drafts,
+                           .is_adaptive = false},  // it searches in every step
                           nullptr, nullptr, &timed);
   engine::EngineOptions with_drafts = options.engine;
   with_drafts.max_num_seqs = 1;

@@ -31,11 +31,14 @@ class DraftModel {
   virtual ~DraftModel() = default;
   // What the guesses are counted as.
   virtual GuessSource source() const { return GuessSource::kModel; }
-  // Called before the guesses of a step. `queries` are all sequences that can have drafts. May
-  // compute what later guesses need; returns the microseconds that this took.
-  virtual std::int64_t prepare(std::span<const DraftQuery> /*queries*/) { return 0; }
+  // Called before the guesses of a step. `queries` are all sequences that can have drafts. With
+  // may_compute it may compute what later guesses need; returns the microseconds that this took.
+  virtual std::int64_t prepare(std::span<const DraftQuery> /*queries*/, bool /*may_compute*/) {
+    return 0;
+  }
   // The time of a pass divided by that of a step of the same number of tokens, about: the ratio of
-  // the bytes of weights. Used until passes were measured; may change in prepare().
+  // the bytes of weights, or the least that it can be while that is not known. Used until passes
+  // were measured; may change in prepare().
   virtual double relative_cost() const = 0;
   // The tokens that a pass must compute for the guess after `output`, at least 1; 0 for a sequence
   // that the model cannot guess for.

@@ -103,8 +103,8 @@ class Drafter final : public DraftSource {
   void end(std::int64_t sequence, std::span<const std::int32_t> output) override;
 
   // Whether the draft model has failed, or was not asked, but for trials, in the latest
-  // kStepsToRest steps in which it could have been: what it reads is then computed for little. True
-  // without one.
+  // kStepsToRest steps in which it could have been, or fewer in which it cannot pay: what it reads
+  // is then computed for little. True without one.
   bool is_model_resting() const {
     return model_ == nullptr || has_model_failed_ || num_idle_steps_ >= kStepsToRest;
   }
@@ -187,6 +187,8 @@ class Drafter final : public DraftSource {
   void sort_candidates();
   // Offers the tokens of the first num_taken candidates.
   void offer(std::span<const DraftQuery> queries, std::size_t num_taken);
+  // Whether the model can pay, by the costs of steps, and is not paused.
+  bool may_ask_model(std::span<const DraftQuery> queries);
   // Replaces guesses by those of the draft model. Returns the query whose first guess is a trial,
   // to be computed in any case.
   std::optional<std::size_t> guess_with_model(std::span<const DraftQuery> queries,

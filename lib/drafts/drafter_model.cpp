@@ -15,6 +15,8 @@ namespace {
 
 // A step counts as at most so many times one without guesses and the passes for them.
 constexpr double kMostPassOutlier = 4;
+// After so many steps in which it cannot pay, the model rests.
+constexpr std::int64_t kHopelessStepsToRest = 16;
 
 }  // namespace
 
@@ -122,17 +124,26 @@ void Drafter::note_saving(std::int64_t num_tokens, double us, double passes_us) 
   model_depth_.observe_saving(worth_us - usual_us, plain_us);
 }
 
+// Also lets the model prepare its guesses.
+bool Drafter::may_ask_model(std::span<const DraftQuery> queries) {
+  model_depth_.set_relative_cost(model_->relative_cost());
+  const bool could_pay = model_depth_.could_pay(std::ssize(queries), options_.max_drafts,
+                                                costs_of(StepKind::kDecoding));
+  const bool may_compute = !options_.is_adaptive || (could_pay && model_depth_.has_trial_time());
+  const std::int64_t prepare_us = model_->prepare(queries, may_compute);
+  model_depth_.spend_trial_time(static_cast<double>(prepare_us));
+  spent_us_ += prepare_us;
+  if (!options_.is_adaptive || (could_pay && !model_depth_.is_paused())) return true;
+  num_idle_steps_ += could_pay ? 1 : kStepsToRest / kHopelessStepsToRest;
+  return false;
+}
+
 std::optional<std::size_t> Drafter::guess_with_model(std::span<const DraftQuery> queries,
                                                      std::int64_t num_prompt_tokens) {
   num_queries_ = 0;
   step_counts_ = {};
   if (has_model_failed_) return std::nullopt;
-  spent_us_ += model_->prepare(queries);
-  model_depth_.set_relative_cost(model_->relative_cost());
-  if (options_.is_adaptive && model_depth_.is_paused()) {
-    ++num_idle_steps_;
-    return std::nullopt;
-  }
+  if (!may_ask_model(queries)) return std::nullopt;
   begin_chains(queries, num_prompt_tokens);
   if (model_chains_.empty()) return std::nullopt;
   const StepCosts& costs = costs_of(kind_of(num_prompt_tokens));

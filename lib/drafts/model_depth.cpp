@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace caption::drafts {
 namespace {
@@ -16,11 +17,10 @@ constexpr double kFirstCatchUp = 0.125;
 constexpr double kWeightOfCatchUp = 0.25;  // weight of a new time in the mean of these times
 constexpr double kMostAlpha = 0.99;
 constexpr double kMostTrialSteps = 100;  // a trial may cost as much as so many steps
-// The first trials may take as much time as so many steps besides kTrialShare: alpha is not known
-// before some tens of guesses.
-constexpr double kFirstTrialSteps = 32;
-// What is left of that time after so many guesses, the prior's weight included, is not spent.
+// Guesses, the prior's weight included, after which alpha counts as known.
 constexpr double kFirstGuesses = 52;
+// The probability that a guess is right of a model that is nearly always right.
+constexpr double kBestAlpha = 0.95;
 // Passes of up to so many times the tokens of the largest measured one, and as many times less than
 // the smallest, are estimated from measured ones.
 constexpr std::int64_t kKnownFactor = 2;
@@ -83,6 +83,23 @@ ModelDepth::Choice ModelDepth::best(std::span<const ModelChain> chains, std::int
   }
 }
 
+bool ModelDepth::could_pay(std::int64_t num_sequences, std::int64_t most, const StepCosts& steps) {
+  const double plain_us = steps.us(num_sequences);
+  // Passes that were slow once are so no reason never to try one again.
+  const double least_pass_us = std::min(pass_us(num_sequences, steps), relative_cost_ * plain_us);
+  double tokens = 1;  // of a sequence
+  double all_right = 1;
+  could_pay_ = false;
+  for (std::int64_t depth = 1; depth <= most && plain_us > 0; ++depth) {
+    all_right *= kBestAlpha;
+    tokens += all_right;
+    const double us =
+        static_cast<double>(depth) * least_pass_us + steps.us(num_sequences * (1 + depth));
+    could_pay_ = could_pay_ || tokens * plain_us > (1 + kLeastGain) * us;
+  }
+  return could_pay_;
+}
+
 // The least time per token is found by Dinkelbach's method (Management Science 1967).
 void ModelDepth::begin(const PlainStep& step, std::span<const ModelChain> chains,
                        const StepCosts& steps) {
@@ -106,10 +123,6 @@ std::int64_t ModelDepth::more(std::span<const ModelChain> chains, const StepCost
 bool ModelDepth::begin_trial(const ModelChain& chain, const StepCosts& steps) {
   const std::int64_t num_tokens = step_.num_tokens + step_.num_prompt_tokens;
   const double plain_us = steps.us(num_tokens);
-  if (plain_us > 0 && !has_begun_trials_) {
-    has_begun_trials_ = true;
-    trial_us_ += kFirstTrialSteps * steps.us(step_.num_tokens);
-  }
   // Sizes that differ by one token may be of one class, whose time is that of both.
   const double row_us =
       std::max(steps.us(num_tokens + 1) - plain_us,
@@ -123,7 +136,6 @@ bool ModelDepth::begin_trial(const ModelChain& chain, const StepCosts& steps) {
 
 void ModelDepth::observe_guess(double probability) {
   num_guesses_ = std::min(num_guesses_ + 1, kMostGuesses);
-  if (num_guesses_ == kFirstGuesses) trial_us_ = std::min(trial_us_, 0.0);
   alpha_ += (probability - alpha_) / num_guesses_;
 }
 
@@ -158,7 +170,10 @@ void ModelDepth::observe_step(double us) {
   if (charged_us > 0) balance_.observe(-charged_us, us);
   if (untried_us_.has_value()) trial_us_ -= std::max(0.0, us - *untried_us_);
   untried_us_.reset();
-  trial_us_ = std::min(trial_us_ + kTrialShare * us, kMostTrialSteps * us);
+  if (std::exchange(could_pay_, false)) {
+    const double share = num_guesses_ < kFirstGuesses ? kFirstTrialShare : kTrialShare;
+    trial_us_ = std::min(trial_us_ + share * us, kMostTrialSteps * us);
+  }
   balance_.count_step();
 }
 

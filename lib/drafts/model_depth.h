@@ -8,10 +8,12 @@
 // with the probabilities of the guesses that are known by then.
 //
 // t and c are measured (StepCosts), and alpha is the mean probability of recent guesses
-// (Acceptance). A model that is not used is tried on a single sequence at a time, at first for the
-// time of some steps, later in at most kTrialShare of the time. What steps with guesses saved or
-// lost is added up as well: when they have lost time together, there is a pause
-// (drafts/savings_balance.h).
+// (Acceptance). A model that is not used is tried on a single sequence at a time, where the costs
+// leave a gain to guesses that are nearly always right, and in a small share of the time of these
+// steps: kFirstTrialShare until alpha is known, later kTrialShare. So a run in which the model
+// cannot pay, as with many sequences on a CPU, loses nothing, and a short run little. What steps
+// with guesses saved or lost is added up as well: when they have lost time together, there is a
+// pause (drafts/savings_balance.h).
 #pragma once
 
 #include <cstdint>
@@ -52,6 +54,13 @@ class ModelDepth {
 
   void set_relative_cost(double relative_cost) { relative_cost_ = relative_cost; }
 
+  // Begins a step that decodes so many sequences, of which each may have `most` guesses. Returns
+  // whether the model could pay there: false also while the costs of such steps are not known.
+  bool could_pay(std::int64_t num_sequences, std::int64_t most, const StepCosts& steps);
+  // Whether time is set aside for what the model computes before it can guess, and what it took.
+  bool has_trial_time() const { return trial_us_ > 0; }
+  void spend_trial_time(double us) { trial_us_ -= us; }
+
   // Begins the decisions of a step: finds the least time per token. `steps` are the costs of the
   // target's steps.
   void begin(const PlainStep& step, std::span<const ModelChain> chains, const StepCosts& steps);
@@ -76,7 +85,8 @@ class ModelDepth {
   bool is_paused() const { return balance_.is_paused(); }
 
   static constexpr double kLeastGain = 0.05;
-  static constexpr double kTrialShare = 0.01;
+  static constexpr double kFirstTrialShare = 0.02;
+  static constexpr double kTrialShare = 0.005;
   static constexpr double kCatchUpSteps = 32;
 
  private:
@@ -101,9 +111,9 @@ class ModelDepth {
   std::int64_t largest_pass_ = 0;
   double catch_up_us_ = 0;  // mean per token; 0: none was measured
   double alpha_ = 0.6;
-  double num_guesses_ = 4;  // weight of the prior, in guesses
-  double trial_us_ = 0;     // may be spent on trials; negative after an expensive one
-  bool has_begun_trials_ = false;
+  double num_guesses_ = 4;            // weight of the prior, in guesses
+  double trial_us_ = 0;               // may be spent on trials; negative after an expensive one
+  bool could_pay_ = false;            // in the step under way
   std::optional<double> untried_us_;  // during a trial, the expected time of its step
   // The savings of steps with guesses of a model, whose passes cost time, scatter more than others.
   SavingsBalance balance_{1024, 8};

@@ -53,7 +53,11 @@ struct SelfDraft::State {
         pages_each(pages_of_guesses(options)),
         max_num_seqs(options.max_num_seqs),
         search(num_layers, [this](const Layers& left_out) { return cost_without(left_out); }),
-        scorer(engine, kTextTokens, std::max<std::int64_t>(1, num_guess_pages(options))) {}
+        scorer(engine, kTextTokens, std::max<std::int64_t>(1, num_guess_pages(options))) {
+    Layers inner;
+    for (std::int32_t layer = 1; layer + 1 < num_layers; ++layer) inner.push_back(layer);
+    relative_cost = cost_without(inner);
+  }
 
   double cost_without(const Layers& left_out) const {
     const auto bytes = [&](const Layers& computed) {
@@ -77,8 +81,8 @@ struct SelfDraft::State {
   std::int64_t pages_each;  // guess pages of a sequence
   std::int64_t max_num_seqs;
   bool is_chosen = false;
-  Layers layers;  // of a pass; empty: there are no guesses
-  double relative_cost = 1;
+  Layers layers;             // of a pass; empty: there are no guesses
+  double relative_cost = 1;  // until layers are chosen, of the first and the last one
   drafts::LayerSearch search;
   LayerScorer scorer;
   std::vector<LayerScore> scores;   // of the round, parallel to search.sets()
@@ -90,9 +94,8 @@ struct SelfDraft::State {
 
 void SelfDraft::State::use(const LeftOutLayers& choice) {
   is_chosen = true;
-  if (!choice.pays()) return;
-  layers = layers_without(choice.layers, num_layers);
   relative_cost = cost_without(choice.layers);
+  if (choice.pays()) layers = layers_without(choice.layers, num_layers);
 }
 
 bool SelfDraft::State::search_on(std::span<const drafts::DraftQuery> queries) {
@@ -182,13 +185,13 @@ void SelfDraft::attach(const DraftedEngine& engine, const EngineOptions& options
   if (const std::optional<LeftOutLayers> known = choice_->get()) state_->use(*known);
 }
 
-std::int64_t SelfDraft::prepare(std::span<const drafts::DraftQuery> queries) {
+std::int64_t SelfDraft::prepare(std::span<const drafts::DraftQuery> queries, bool may_compute) {
   State& state = *state_;
   state.asked.clear();
   if (state.is_chosen) return 0;
   const Stopwatch stopwatch;
   if (!choice_->get().has_value()) {
-    if (!state.search_on(queries)) return stopwatch.elapsed_us();
+    if (!may_compute || !state.search_on(queries)) return stopwatch.elapsed_us();
     choice_->make(state.search.result());
   }
   state.use(choice_->get().value());

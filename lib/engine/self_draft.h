@@ -44,7 +44,7 @@ class SelfDraft final : public drafts::DraftModel {
 
   drafts::GuessSource source() const override { return drafts::GuessSource::kSelf; }
   // Searches for the layers, as far as the outputs of the sequences allow it.
-  std::int64_t prepare(std::span<const drafts::DraftQuery> queries) override;
+  std::int64_t prepare(std::span<const drafts::DraftQuery> queries, bool may_compute) override;
   double relative_cost() const override;
   // 1, or 0 before the layers are known, if there are none, and for a sequence whose last page is
   // another's, too.

@@ -224,6 +224,36 @@ TEST_CASE("the chosen depth is within 5 % of the best fixed one, on drawn shapes
   CHECK(least_gain > 0.97);  // and none loses more than what learning and trials cost
 }
 
+TEST_CASE("a short run loses little, and nothing to a model that costs as much as the target") {
+  constexpr int kSteps = 200;
+  // The time of steps that guesses lose before they are believed to lose (SavingsBalance).
+  constexpr double kMostLossSteps = 8;
+  std::mt19937 rng(29);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  int num_hopeless = 0;
+  for (int shape = 0; shape < 128; ++shape) {
+    Times times;
+    times.row_us = 1000 * std::pow(10.0, -3.0 * uniform(rng));
+    times.pass_us = 1000 * std::pow(10.0, -1.0 * uniform(rng));
+    times.pass_row_us = times.row_us * times.pass_us / times.step_us;
+    const std::size_t batch = std::size_t{1} << rng() % 5;
+    const double alpha = uniform(rng);
+    CAPTURE(times.row_us);
+    CAPTURE(times.pass_us);
+    CAPTURE(batch);
+    CAPTURE(alpha);
+    PlantedModel model(alpha, times);
+    Drafter drafter({.method = Method::kModel, .max_drafts = 8}, nullptr, nullptr, &model);
+    const double us = simulate(drafter, model, times, batch, 46, kSteps).us_per_token();
+    CHECK(us <= (1 + ModelDepth::kFirstTrialShare + kMostLossSteps / kSteps) *
+                    formula_us(alpha, 0, times, batch));
+    if (times.pass_us < 0.95 * times.step_us) continue;
+    ++num_hopeless;
+    CHECK(model.us == 0);
+  }
+  CHECK(num_hopeless > 0);
+}
+
 TEST_CASE("a prompt that the model must read first is no loss") {
   for (const double alpha : {0.3, 0.6, 0.9}) {
     for (const std::int64_t num_prompt : {100, 1000, 10'000}) {

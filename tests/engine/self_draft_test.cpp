@@ -185,7 +185,7 @@ TEST_SUITE("engine/self-draft") {
         EngineOptions options = with_pages(400);
         options.max_num_seqs = max_num_seqs;
         options.max_drafts = 8;
-        Speculating speculating(decoder, stream, options, choice, true);
+        Speculating speculating(decoder, stream, options, choice);
         std::map<RequestId, Ids> expected;
         for (std::uint64_t seed = 0; seed < 40; ++seed) {
           const Request request = random_request(seed, 100);

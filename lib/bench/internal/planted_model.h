@@ -43,8 +43,8 @@ class PlantedModel final : public drafts::DraftModel {
   const PassTimes& passes() const { return passes_; }
 
   drafts::GuessSource source() const override { return model_.source(); }
-  std::int64_t prepare(std::span<const drafts::DraftQuery> queries) override {
-    return model_.prepare(queries);
+  std::int64_t prepare(std::span<const drafts::DraftQuery> queries, bool may_compute) override {
+    return model_.prepare(queries, may_compute);
   }
   double relative_cost() const override { return model_.relative_cost(); }
   std::int64_t num_missing(std::int64_t sequence,
