@@ -245,6 +245,7 @@ class Drafter final : public DraftSource {
   std::int64_t num_idle_steps_ = 0;
   ModelDepth model_depth_;
   std::int64_t spent_us_ = 0;     // time of the model's passes for the step under way
+  double prepare_us_ = 0;         // the longest DraftModel::prepare()
   std::int64_t num_queries_ = 0;  // sequences of the step, if the model guessed for it; else 0
   DraftCounts step_counts_;       // drafts of the step under way
   std::vector<ModelChain> model_chains_;

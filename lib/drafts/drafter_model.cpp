@@ -15,6 +15,11 @@ namespace {
 
 // A step counts as at most so many times one without guesses and the passes for them.
 constexpr double kMostPassOutlier = 4;
+// What the model computes before its guesses is expected to take as long as the longest such
+// computation so far, within the times of so many steps of one token: it is asked again although it
+// was interrupted once.
+constexpr double kLeastPrepareSteps = 8;
+constexpr double kMostPrepareSteps = 64;
 // After so many steps in which it cannot pay, the model rests.
 constexpr std::int64_t kHopelessStepsToRest = 16;
 
@@ -127,10 +132,15 @@ void Drafter::note_saving(std::int64_t num_tokens, double us, double passes_us) 
 // Also lets the model prepare its guesses.
 bool Drafter::may_ask_model(std::span<const DraftQuery> queries) {
   model_depth_.set_relative_cost(model_->relative_cost());
-  const bool could_pay = model_depth_.could_pay(std::ssize(queries), options_.max_drafts,
-                                                costs_of(StepKind::kDecoding));
-  const bool may_compute = !options_.is_adaptive || (could_pay && model_depth_.has_trial_time());
+  const StepCosts& costs = costs_of(StepKind::kDecoding);
+  const bool could_pay = model_depth_.could_pay(std::ssize(queries), options_.max_drafts, costs);
+  const double step_us = costs.us(1);
+  const double expected_us =
+      std::clamp(prepare_us_, kLeastPrepareSteps * step_us, kMostPrepareSteps * step_us);
+  const bool may_compute =
+      !options_.is_adaptive || (could_pay && model_depth_.has_trial_time(expected_us));
   const std::int64_t prepare_us = model_->prepare(queries, may_compute);
+  prepare_us_ = std::max(prepare_us_, static_cast<double>(prepare_us));
   model_depth_.spend_trial_time(static_cast<double>(prepare_us));
   spent_us_ += prepare_us;
   if (!options_.is_adaptive || (could_pay && !model_depth_.is_paused())) return true;

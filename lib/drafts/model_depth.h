@@ -57,8 +57,9 @@ class ModelDepth {
   // Begins a step that decodes so many sequences, of which each may have `most` guesses. Returns
   // whether the model could pay there: false also while the costs of such steps are not known.
   bool could_pay(std::int64_t num_sequences, std::int64_t most, const StepCosts& steps);
-  // Whether time is set aside for what the model computes before it can guess, and what it took.
-  bool has_trial_time() const { return trial_us_ > 0; }
+  // Whether so much time is set aside, for what the model computes before it can guess, and what
+  // that took.
+  bool has_trial_time(double us) const { return trial_us_ >= us; }
   void spend_trial_time(double us) { trial_us_ -= us; }
 
   // Begins the decisions of a step: finds the least time per token. `steps` are the costs of the

@@ -9,6 +9,14 @@ namespace {
 constexpr std::int64_t kShortest = 2;
 constexpr std::int64_t kLongest = 24;
 constexpr std::size_t kSearched = 2048;  // tokens
+constexpr std::int64_t kBlock = 64;
+
+// The loop goes through all tokens, so that compilers make it one of vectors.
+bool contains(std::span<const std::int32_t> tokens, std::int32_t wanted) {
+  std::int32_t found = 0;
+  for (const std::int32_t token : tokens) found |= token == wanted ? 1 : 0;
+  return found != 0;
+}
 
 }  // namespace
 
@@ -29,11 +37,17 @@ void guess_repetition(std::span<const std::int32_t> tokens, std::int64_t most,
   };
   std::int64_t best_place = 0;
   std::int64_t best_length = kShortest - 1;
-  for (std::int64_t place = size - 1; place >= kShortest && best_length < kLongest; --place) {
-    const std::int64_t length = ends_equal(place);
-    if (length <= best_length) continue;
-    best_length = length;
-    best_place = place;
+  for (std::int64_t end = size - 1; end >= kShortest && best_length < kLongest; end -= kBlock) {
+    const std::int64_t begin = std::max(kShortest - 1, end - kBlock);
+    const std::span<const std::int32_t> block =
+        tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    if (!contains(block, tokens.back())) continue;
+    for (std::int64_t place = end; place > begin && best_length < kLongest; --place) {
+      const std::int64_t length = ends_equal(place);
+      if (length <= best_length) continue;
+      best_length = length;
+      best_place = place;
+    }
   }
   if (best_place == 0) return;
   const std::int64_t count = std::min(most, size - best_place);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <random>
 #include <vector>
 
 using namespace caption::drafts;
@@ -45,4 +46,29 @@ TEST_CASE("a guess of a repetition knows the length of its match") {
   REQUIRE(guesses.size() == 4);
   CHECK(guesses[0].match_length == 3);
   CHECK(guesses[3].match_length == 6);
+}
+
+TEST_CASE("the place of a repetition is that of a plain search") {
+  std::mt19937 rng(11);
+  for (int round = 0; round < 2000; ++round) {
+    const std::size_t size = rng() % 300;
+    const std::int32_t vocab = 2 + static_cast<std::int32_t>(rng() % 60);
+    Ids tokens;
+    while (tokens.size() < size) tokens.push_back(static_cast<std::int32_t>(rng()) % vocab);
+    std::size_t best_place = 0;
+    std::size_t best_length = 1;
+    for (std::size_t place = size; place-- > 2;) {
+      std::size_t length = 0;
+      while (length < place && length < 24 &&
+             tokens[place - 1 - length] == tokens[size - 1 - length]) {
+        ++length;
+      }
+      if (length <= best_length) continue;
+      best_length = length;
+      best_place = place;
+    }
+    const Ids got = repetition(tokens, 1);
+    CAPTURE(size);
+    CHECK(got == (best_place == 0 ? Ids{} : Ids{tokens[best_place]}));
+  }
 }
