@@ -86,7 +86,7 @@ class ModelDepth {
   bool is_paused() const { return balance_.is_paused(); }
 
   static constexpr double kLeastGain = 0.05;
-  static constexpr double kFirstTrialShare = 0.02;
+  static constexpr double kFirstTrialShare = 0.04;
   static constexpr double kTrialShare = 0.005;
   static constexpr double kCatchUpSteps = 32;
 
