@@ -25,13 +25,36 @@
 namespace caption::weights {
 namespace {
 
-// The numbers of all bytes.
-std::array<float, 256> e4m3_numbers() {
-  std::array<float, 256> numbers{};
-  for (std::size_t byte = 0; byte < numbers.size(); ++byte) {
-    numbers[byte] = from_e4m3(static_cast<std::uint8_t>(byte));
+// The products of the numbers of all bytes and a scale.
+std::array<BF16, 256> scaled_numbers(float scale) {
+  static const std::array<float, 256> kNumbers = [] {
+    std::array<float, 256> numbers{};
+    for (std::size_t byte = 0; byte < numbers.size(); ++byte) {
+      numbers[byte] = from_e4m3(static_cast<std::uint8_t>(byte));
+    }
+    return numbers;
+  }();
+  std::array<BF16, 256> scaled{};
+  for (std::size_t byte = 0; byte < scaled.size(); ++byte) {
+    scaled[byte] = to_bf16(kNumbers[byte] * scale);
   }
-  return numbers;
+  return scaled;
+}
+
+// The first NaN, or the end. Blocks are looked through without a way out of the loop, so that
+// compilers make it one of vectors.
+const std::uint8_t* find_nan(const std::uint8_t* begin, const std::uint8_t* end) {
+  constexpr std::ptrdiff_t kBlock = 4096;
+  while (begin != end) {
+    const std::uint8_t* const end_of_block = begin + std::min(kBlock, end - begin);
+    std::uint8_t found = 0;
+    for (const std::uint8_t* code = begin; code != end_of_block; ++code) {
+      found = static_cast<std::uint8_t>(found | (is_nan_e4m3(*code) ? 1 : 0));
+    }
+    if (found != 0) return std::find_if(begin, end_of_block, is_nan_e4m3);
+    begin = end_of_block;
+  }
+  return end;
 }
 
 class Fp8Tensor final : public CodedTensor {
@@ -76,7 +99,7 @@ QuantisedMatrix Fp8Tensor::read_codes(std::int64_t first, std::int64_t count) co
   matrix.scales = Tensor(DType::kF32, {count, 1});
   scales_.read_rows(first, count, matrix.scales.as<float>());
   const auto* const from = codes_.as<std::uint8_t>() + first * columns;
-  const auto* const nan = std::find_if(from, from + count * columns, is_nan_e4m3);
+  const std::uint8_t* const nan = find_nan(from, from + count * columns);
   if (nan != from + count * columns)
     fail_nan(first + (nan - from) / columns, (nan - from) % columns);
   std::copy_n(from, count * columns, static_cast<std::uint8_t*>(matrix.codes.view().raw()));
@@ -84,19 +107,22 @@ QuantisedMatrix Fp8Tensor::read_codes(std::int64_t first, std::int64_t count) co
 }
 
 Tensor Fp8Tensor::decode() const {
-  static const std::array<float, 256> kNumbers = e4m3_numbers();
-  Tensor numbers(DType::kBF16, shape());
+  const std::int64_t rows = shape()[0];
   const std::int64_t columns = shape()[1];
-  for (std::int64_t n = 0; n < shape()[0]; ++n) {
-    const auto* const from = codes_.as<std::uint8_t>() + n * columns;
-    BF16* const to = numbers.as<BF16>() + n * columns;
-    for (std::int64_t k = 0; k < columns;) {
-      const float scale = scales_.at(n, k / block_.columns);
-      const std::int64_t end = std::min(columns, (k / block_.columns + 1) * block_.columns);
-      for (; k < end; ++k) {
-        const float number = kNumbers[from[k]];
-        if (std::isnan(number)) fail_nan(n, k);
-        to[k] = to_bf16(number * scale);
+  const auto* const codes = codes_.as<std::uint8_t>();
+  const std::int64_t num_codes = rows * columns;
+  const std::uint8_t* const nan = find_nan(codes, codes + num_codes);
+  if (nan != codes + num_codes) fail_nan((nan - codes) / columns, (nan - codes) % columns);
+  Tensor numbers(DType::kBF16, shape());
+  for (std::int64_t n = 0; n < rows; n += block_.rows) {
+    const std::int64_t end_row = std::min(rows, n + block_.rows);
+    for (std::int64_t k = 0; k < columns; k += block_.columns) {
+      const std::int64_t end = std::min(columns, k + block_.columns);
+      const std::array<BF16, 256> scaled = scaled_numbers(scales_.at(n, k / block_.columns));
+      for (std::int64_t row = n; row < end_row; ++row) {
+        const auto* const from = codes + row * columns;
+        BF16* const to = numbers.as<BF16>() + row * columns;
+        for (std::int64_t i = k; i < end; ++i) to[i] = scaled[from[i]];
       }
     }
   }
