@@ -106,7 +106,7 @@ LayersFound find_layers(model::Decoder& decoder, Stream& stream, const DraftBenc
   for (engine::Request& request : make_requests(
            make_fixed_workload(kMostRequests, options.prompt_tokens, options.output_tokens),
            decoder.spec(), options.seed)) {
-    engine.submit(std::move(request));
+    submit(engine, std::move(request));
   }
   while (!choice->get().has_value() && !engine.idle()) engine.step();
   if (!choice->get().has_value()) {

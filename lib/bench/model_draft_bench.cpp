@@ -128,7 +128,7 @@ void Contender::begin() {
       if (token != output[next++]) outputs_are_equal_ = false;
       return engine::TokenVerdict::kContinue;
     };
-    ids_.push_back(engine_.submit(request));
+    ids_.push_back(submit(engine_, request));
     if (depth == kNone) continue;
     const auto number = static_cast<std::int64_t>(ids_.back());
     benched_->begin(number, setting_.requests[i]);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/math.h"
+#include "bench/internal/decoding.h"
 #include "bench/process_memory.h"
 #include "tensor/copy.h"
 
@@ -88,20 +89,6 @@ void place_vision(Stream& stream, std::vector<engine::Request>& requests) {
   }
 }
 
-// A request that the KV pages cannot hold is the fault of the options, which are named in place of
-// those of `run`.
-void submit(engine::Engine& engine, engine::Request request) {
-  try {
-    engine.submit(std::move(request));
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kTooLong) throw;
-    const std::string message = error.what();
-    throw Error(ErrorCode::kUsage,
-                message.substr(0, message.rfind(';')) +
-                    "; raise --kv-cache-bytes, or make the workload's requests shorter");
-  }
-}
-
 Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts& costs,
                     const Workload& workload, const Variant& variant,
                     const CompareOptions& options) {
@@ -161,7 +148,7 @@ void warm_up(model::Decoder& decoder, Stream& stream, const Variant& variant) {
   std::vector<engine::Request> requests =
       make_requests(make_fixed_workload(1, prompt_tokens, 2), decoder.spec(), 1);
   engine::Engine engine(decoder, stream, variant.options);
-  engine.submit(std::move(requests.front()));
+  submit(engine, std::move(requests.front()));
   while (!engine.idle()) engine.step();
 }
 

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "backend/thread_pool.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "bench/internal/run_lengths.h"
+#include "kv/page_pool.h"
 #include "model/random_model.h"
 
 namespace caption::bench {
@@ -105,6 +107,22 @@ TEST_SUITE("bench/model_draft_bench") {
         }
       }
     }
+  }
+
+  TEST_CASE("requests that the pages cannot hold are the fault of the benchmark's options") {
+    ThreadPool pool{1};
+    Stream stream{pool};
+    const std::unique_ptr<model::Decoder> decoder =
+        model::make_random_decoder(stream, shape_of(3), weights::WeightFormat::kBF16, 3);
+    DraftBenchOptions options = small_options(DType::kF32);
+    // Two pages, of which no request has room in one.
+    options.engine.kv_cache_bytes =
+        2 * kv::kPageTokens * model::kv_token_bytes(decoder->spec(), DType::kF32);
+    const auto is_named = doctest::Contains("raise --kv-cache-bytes, or make the workload's");
+    CHECK_THROWS_WITH_AS(find_layers(*decoder, stream, options), is_named, Error);
+    CHECK_THROWS_WITH_AS(
+        bench_model_drafts(*decoder, stream, make_self_draft({1}), short_rounds(options)), is_named,
+        Error);
   }
 
   TEST_CASE("layers that nearly return their input are found, and their guesses are accepted") {

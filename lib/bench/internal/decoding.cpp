@@ -12,13 +12,25 @@
 
 namespace caption::bench {
 
+engine::RequestId submit(engine::Engine& engine, engine::Request request) {
+  try {
+    return engine.submit(std::move(request));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTooLong) throw;
+    const std::string message = error.what();
+    throw Error(ErrorCode::kUsage,
+                message.substr(0, message.rfind(';')) +
+                    "; raise --kv-cache-bytes, or make the workload's requests shorter");
+  }
+}
+
 Decoding decode_together(
     engine::Engine& engine, std::vector<engine::Request> requests,
     const std::function<void(std::int64_t, const engine::Request&)>& on_submit) {
   std::int64_t prompt_tokens = engine.stats().prefill_tokens;
   for (const engine::Request& request : requests) prompt_tokens += std::ssize(request.prompt_ids);
   for (const engine::Request& request : requests) {
-    const engine::RequestId id = engine.submit(request);
+    const engine::RequestId id = submit(engine, request);
     if (on_submit) on_submit(static_cast<std::int64_t>(id), request);
   }
   while (engine.stats().prefill_tokens < prompt_tokens) engine.step();

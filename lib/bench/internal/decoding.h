@@ -22,6 +22,10 @@ struct Decoding {
   std::vector<Ids> outputs;  // whole, in the order of submission
 };
 
+// Submits a request that a benchmark made. Throws Error(kUsage), which names its options in place
+// of those of `run`, for one that the KV pages cannot hold.
+engine::RequestId submit(engine::Engine& engine, engine::Request request);
+
 // A sentence on how much the same work without drafts differed between runs, in which ratios of
 // single runs differ as well; `plain` are pairs of a number of sequences and the speeds of these
 // runs. Empty for fewer than two runs of each.
