@@ -83,7 +83,9 @@ std::vector<eval::Metric> chosen_metrics(const std::vector<std::string>& names) 
 // Several problems are written to stderr, one per line, before the error that counts them.
 void require_no_problems(const eval::Problems& problems) {
   if (problems.count() <= 1) return problems.throw_if_any();
-  for (const std::string& problem : problems.shown()) log(LogLevel::kError, "eval", problem);
+  for (const std::string& problem : problems.shown()) {
+    log(LogLevel::kError, "eval", one_line(problem));
+  }
   const auto num_shown = static_cast<std::int64_t>(problems.shown().size());
   throw Error(ErrorCode::kBadReference,
               std::to_string(problems.count()) +

@@ -33,19 +33,6 @@ void open_standard_descriptors() {
   }
 }
 
-// Escapes control characters and invalid bytes of the message. Parts that are already escaped, such
-// as names from records, are unchanged.
-std::string one_line(std::string_view message) {
-  std::string out;
-  for (;;) {
-    const std::size_t backslash = message.find('\\');
-    out += records::escape_file_name(message.substr(0, backslash));
-    if (backslash == std::string_view::npos) return out;
-    out += '\\';
-    message.remove_prefix(backslash + 1);
-  }
-}
-
 int fail_out_of_memory() {
   log(LogLevel::kError, "caption-cli",
       "out of memory; use a smaller model, batch or --max-frame-pixels, or fewer --threads");
@@ -94,6 +81,17 @@ int try_to_report_exception() {
 }
 
 }  // namespace
+
+std::string one_line(std::string_view message) {
+  std::string out;
+  for (;;) {
+    const std::size_t backslash = message.find('\\');
+    out += records::escape_file_name(message.substr(0, backslash));
+    if (backslash == std::string_view::npos) return out;
+    out += '\\';
+    message.remove_prefix(backslash + 1);
+  }
+}
 
 void prepare_process() {
   open_standard_descriptors();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace caption::cli {
 
@@ -14,6 +15,10 @@ namespace caption::cli {
 //     libstdc++ and other libraries allocate (std::filesystem::directory_iterator's increment). The
 //     process then ends with one line and an exit code, not by abort().
 void prepare_process();
+
+// A message with its control characters and invalid bytes escaped. Parts that are already escaped,
+// such as names from records, are unchanged.
+std::string one_line(std::string_view message);
 
 // Writes the message to stderr as one line and returns `exit_code`.
 int fail(const std::string& message, int exit_code);

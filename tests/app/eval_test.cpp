@@ -69,6 +69,14 @@ TEST_SUITE("app/eval") {
                              "mend or remove the line\n"));
   }
 
+  TEST_CASE("files that are both missing have a line each, whatever their names hold") {
+    const Finished finished = eval({"--references", "a\x1b[31m\nb", "x\ny"});
+    CHECK(finished.exit_code == 3);
+    CHECK(finished.err.find("a\\x1b[31m\\x0ab: No such file") != std::string::npos);
+    CHECK(finished.err.find("x\\x0ay: No such file") != std::string::npos);
+    CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 3);
+  }
+
   TEST_CASE("a dictionary that is named is used, by any of its names, or refused") {
     const TemporaryFolder folder;
     const std::string captions = file(folder, "c.jsonl", kCaptions);
