@@ -48,18 +48,12 @@ constexpr std::int64_t kMostPanelsOfRows = 16;
 // part of all panels. Their scales are held meanwhile.
 constexpr std::int64_t kMostPanelsOfWords = 512;
 
-// Returns the tier's function for blocks of a file; null for codes in another order.
-auto packing_of_blocks(const Tier& tier, const FileCodes& codes) {
-  if (codes.order != CodeOrder::kBlocks) return decltype(tier.pack_blocks){};
-  return codes.is_4_bit ? tier.pack_blocks : tier.pack_byte_blocks;
-}
-
 // Whether the tier packs codes in this order.
 bool takes(const Tier& tier, const FileCodes& codes) {
   switch (codes.order) {
     case CodeOrder::kRows:
     case CodeOrder::kRowsOddFirst: return true;
-    case CodeOrder::kBlocks: return packing_of_blocks(tier, codes) != nullptr;
+    case CodeOrder::kBlocks: return tier.pack_blocks != nullptr;
     case CodeOrder::kWordsOfColumns: return tier.pack_words_of_columns != nullptr;
     case CodeOrder::kWordsOfRows: return tier.pack_words_of_rows != nullptr;
   }
@@ -221,7 +215,7 @@ void PackedWeight::set_column_order(Stream& stream, const ColumnOrder& order) {
 
 bool PackedWeight::pack_part(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel) {
   const CodeOrder order = part.file_codes.order;
-  if (packing_of_blocks(tier, part.file_codes) != nullptr) return pack_blocks(tier, part, panel);
+  if (order == CodeOrder::kBlocks) return pack_blocks(tier, part, panel);
   const bool is_of_words = part.file_codes.words != nullptr;
   bool is_finite = true;
   over_panels(part, panel, [&](const CodeRows& rows, std::int64_t of_rows) {
@@ -242,15 +236,18 @@ bool PackedWeight::pack_part(const Tier& tier, const QuantisedMatrix& part, std:
 }
 
 bool PackedWeight::pack_blocks(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel) {
-  const auto pack = packing_of_blocks(tier, part.file_codes);
   bool is_finite = true;
   over_panels(part, panel, [&](const CodeRows& rows, std::int64_t of_rows) {
     const PanelRows from = rows.codes();
     auto* const codes = static_cast<std::uint8_t*>(panels_.view().raw());
-    is_finite &= pack({.rows = from.rows(),
-                       .num_blocks = scales_.dim(1),
-                       .to = codes + of_rows * panels_.dim(1) * panels_.dim(2),
-                       .scales = scales_.as<float>() + of_rows * scales_.dim(1) * kPanelFeatures});
+    const std::int64_t group = of_rows * scales_.dim(1) * kPanelFeatures;
+    is_finite &=
+        tier.pack_blocks({.blocks = part.file_codes.blocks,
+                          .rows = from.rows(),
+                          .num_columns = num_columns_,
+                          .to = codes + of_rows * panels_.dim(1) * panels_.dim(2),
+                          .scales = scales_.as<float>() + group,
+                          .offsets = offsets_.empty() ? nullptr : offsets_.as<float>() + group});
   });
   return is_finite;
 }

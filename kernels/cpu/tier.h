@@ -2,13 +2,14 @@
 // is written once, on top of them.
 //
 // Files compiled with flags such as -mavx512f include this header, so it includes nothing but
-// <cstdint>: the linker may keep their copy of an inline function of std, which other CPUs cannot
+// <cstdint> and headers without functions: the linker may keep their copy of an inline function of std, which other CPUs cannot
 // run.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/cpu/attention_tier.h"
+#include "tensor/code_blocks.h"
 
 namespace caption::kernels::cpu {
 
@@ -150,10 +151,12 @@ struct PanelWordsArgs {
 
 // The rows of a whole panel in blocks (CodeOrder::kBlocks).
 struct PanelBlocksArgs {
+  CodeBlocks blocks = CodeBlocks::kQ4_0;
   const std::uint8_t* const* rows = nullptr;  // [kPanelColumns]
-  std::int64_t num_blocks = 0;                // of 32 columns each
+  std::int64_t num_columns = 0;               // a multiple of 64, or of 256 where blocks have 256
   std::uint8_t* to = nullptr;
-  float* scales = nullptr;  // [num_blocks, kPanelColumns]
+  float* scales = nullptr;   // [groups of columns, kPanelColumns]
+  float* offsets = nullptr;  // the same, where blocks have offsets
 };
 
 // The scale of a row of activations quantised to 8-bit integers, x ~ scale * codes.
@@ -240,16 +243,14 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // quad4_position(). Missing columns are zeros.
   void (*pack_nibbles)(const PanelRowsArgs& args);
   void (*pack_nibble_quads)(const PanelRowsArgs& args);
-  // From words and blocks to the order of panel4_position(), and pack_byte_blocks() to that of
-  // panel8_position(). Null where the tier has none: the codes are then read in rows.
+  // From words and blocks to the order of panel4_position(), or of panel8_position() where the
+  // codes have more than 4 bits. Null where the tier has none: the codes are then read in rows.
   //
   // Words of columns (the number of columns is a multiple of 8) and of rows (a multiple of 4).
   void (*pack_words_of_columns)(const PanelWordsArgs& args);
   void (*pack_words_of_rows)(const PanelWordsArgs& args);
-  // Blocks of 4-bit and of 8-bit codes; the number of blocks is even. Return whether all scales are
-  // finite.
+  // Returns whether all scales and offsets are finite.
   bool (*pack_blocks)(const PanelBlocksArgs& args);
-  bool (*pack_byte_blocks)(const PanelBlocksArgs& args);
   // The same bits in every tier. Returns whether no scale is too large or a NaN.
   bool (*pack_scales)(const PanelScalesArgs& args);
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits

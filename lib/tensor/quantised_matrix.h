@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "tensor/code_blocks.h"
 #include "tensor/dtype.h"
 #include "tensor/e4m3.h"
 #include "tensor/tensor.h"
@@ -45,8 +46,7 @@ inline std::int64_t codes_bytes(std::int64_t rows, std::int64_t columns, const C
 enum class CodeOrder {
   kRows,          // that of QuantisedMatrix::codes
   kRowsOddFirst,  // 4 bits: the odd column in the low half of a byte (bitsandbytes)
-  // For each 32 columns of a row an F16 scale and 32 bytes (GGUF's Q8_0), or with 4 bits 16: column
-  // i in the low half of byte i and column i + 16 in the high half (Q4_0 and IQ4_NL).
+  // Blocks of columns of a row, which hold their scales and offsets, too.
   kBlocks,
   // 4 bits, words of 32 bits [K / 8, N]: eight columns of a row, the first in the lowest bits
   // (GPTQ).
@@ -56,9 +56,24 @@ enum class CodeOrder {
   kWordsOfRows,
 };
 
+inline bool has_offsets(CodeBlocks blocks) {
+  switch (blocks) {
+    case CodeBlocks::kQ4_1:
+    case CodeBlocks::kQ5_1:
+    case CodeBlocks::kQ4_K:
+    case CodeBlocks::kQ5_K: return true;
+    case CodeBlocks::kQ4_0:
+    case CodeBlocks::kQ5_0:
+    case CodeBlocks::kQ8_0:
+    case CodeBlocks::kQ6_K: break;
+  }
+  return false;
+}
+
 // Codes of rows of a matrix where a file has them. Borrowed.
 struct FileCodes {
   CodeOrder order = CodeOrder::kRows;
+  CodeBlocks blocks = CodeBlocks::kQ4_0;  // for kBlocks
   bool is_4_bit = true;
   std::int64_t num_rows = 0;
   // Where each row begins; empty for words.
@@ -102,12 +117,16 @@ struct QuantisedMatrix {
   ColumnOrder column_order;          // null: the columns are in order
   bool has_e4m3_codes = false;       // with 8 bits: whether codes are numbers of tensor/e4m3.h
   // If this is not empty, `codes` is, and code_value(), eight_bits() and value() are not for the
-  // matrix. The scales of kBlocks are in the file alone.
+  // matrix. The scales and offsets of kBlocks are in the file alone.
   FileCodes file_codes;
   // With file_codes only. If this is not empty, `scales` and `offsets` are.
   FileScales file_scales;
 
-  bool has_offsets() const { return !offsets.empty() || file_scales.zeros != nullptr; }
+  bool has_offsets() const {
+    const bool is_of_blocks = !file_codes.empty() && file_codes.order == CodeOrder::kBlocks;
+    return !offsets.empty() || file_scales.zeros != nullptr ||
+           (is_of_blocks && caption::has_offsets(file_codes.blocks));
+  }
 
   std::int64_t num_rows() const { return file_codes.empty() ? codes.dim(0) : file_codes.num_rows; }
   std::int64_t num_groups() const { return (num_columns + group_columns - 1) / group_columns; }

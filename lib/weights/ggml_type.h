@@ -81,6 +81,9 @@ void decode_rows(const GgmlRows& rows, float* values);
 std::optional<CodeLayout> code_layout_of(GgmlType type);
 // Returns the values of 4-bit codes; nullopt for a type whose codes are the values.
 std::optional<std::array<float, 16>> codebook_of(GgmlType type);
+// Returns how blocks of the type are packed from a file (CodeOrder::kBlocks); nullopt for a type
+// that codes_of_rows() does not read.
+std::optional<CodeBlocks> code_blocks_of(GgmlType type);
 // Returns the same rows as codes. Throws Error(kInternal) as decode_rows() and for a type without
 // codes; Error(kBadModel) "a weight is not a finite number" for a scale or an offset that is none.
 QuantisedMatrix codes_of_rows(const GgmlRows& rows);

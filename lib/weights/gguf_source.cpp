@@ -276,17 +276,16 @@ std::optional<StoredCodes> GgufSource::codes_of(std::string_view tensor) const {
                      .layout = *layout};
 }
 
-// Blocks of a scale and codes are packed where they are.
+// Blocks are packed where they are.
 QuantisedMatrix GgufSource::borrow_codes(std::string_view tensor, const Shape& shape,
                                          std::int64_t first, std::int64_t count) const {
   const GgufEntry& entry = require(*file_, entries_->by_name, tensor, shape);
   const GgufTensor& stored = *entry.pieces.front();
   const GgmlRows rows = rows_of(stored);
   constexpr std::int64_t kRows = 32;
-  constexpr std::int64_t kColumns = 64;  // two blocks
-  const bool is_of_blocks = rows.type == GgmlType::kQ4_0 || rows.type == GgmlType::kIQ4_NL ||
-                            rows.type == GgmlType::kQ8_0;
-  if (!is_of_blocks || count % kRows != 0 || rows.num_columns % kColumns != 0) {
+  constexpr std::int64_t kColumns = 64;
+  const std::optional<CodeBlocks> blocks = code_blocks_of(rows.type);
+  if (!blocks || count % kRows != 0 || rows.num_columns % kColumns != 0) {
     return read_codes(tensor, shape, first, count);
   }
   CAPTION_CHECK(codes_of(tensor), "borrow_codes: " + std::string(tensor) + " has none");
@@ -297,8 +296,10 @@ QuantisedMatrix GgufSource::borrow_codes(std::string_view tensor, const Shape& s
   const CodeLayout layout = *code_layout_of(rows.type);
   matrix.group_columns = layout.group_columns;
   if (!layout.is_8_bit) matrix.codebook = *codebook_of(rows.type);
-  matrix.file_codes = {
-      .order = CodeOrder::kBlocks, .is_4_bit = !layout.is_8_bit, .num_rows = count};
+  matrix.file_codes = {.order = CodeOrder::kBlocks,
+                       .blocks = *blocks,
+                       .is_4_bit = !layout.is_8_bit,
+                       .num_rows = count};
   const auto row_bytes = std::ssize(rows.bytes) / rows.count;
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(rows.bytes.data());
   const bool is_rotated = entry.assembly == GgufAssembly::kRotatedRows;

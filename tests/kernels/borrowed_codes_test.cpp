@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -266,31 +267,48 @@ TEST_CASE("a scale of a file that is not finite is refused by the name of its te
 
 namespace {
 
-// A type of blocks of 32 columns, each of which begins with an F16 scale.
+// A type of blocks, and the bytes of a block that are the upper halves of its F16 numbers.
 struct BlockType {
   weights::GgmlType type;
-  std::int64_t bytes;  // of a block
   MatrixFormat format;
+  std::vector<std::size_t> upper_bytes;
+
+  const weights::GgmlTypeTraits& traits() const {
+    return *weights::find_ggml_type(static_cast<std::uint32_t>(type));
+  }
 };
 
-constexpr BlockType kQ40 = {weights::GgmlType::kQ4_0, 18, MatrixFormat::kInt4};
-constexpr BlockType kQ80 = {weights::GgmlType::kQ8_0, 34, MatrixFormat::kInt8};
+const BlockType kBlockTypes[] = {
+    {weights::GgmlType::kQ4_0, MatrixFormat::kInt4, {1}},
+    {weights::GgmlType::kIQ4_NL, MatrixFormat::kInt4, {1}},
+    {weights::GgmlType::kQ4_1, MatrixFormat::kInt4, {1, 3}},
+    {weights::GgmlType::kQ5_0, MatrixFormat::kInt8, {1}},
+    {weights::GgmlType::kQ5_1, MatrixFormat::kInt8, {1, 3}},
+    {weights::GgmlType::kQ8_0, MatrixFormat::kInt8, {1}},
+    {weights::GgmlType::kQ4_K, MatrixFormat::kInt4, {1, 3}},
+    {weights::GgmlType::kQ5_K, MatrixFormat::kInt8, {1, 3}},
+    {weights::GgmlType::kQ6_K, MatrixFormat::kInt8, {209}},
+};
 
-// Rows of blocks, every second of which is not used; scales are finite but for the last if
-// `ends_badly`.
+// Rows of blocks, every second of which is not used; all F16 numbers are finite, but for number
+// `not_finite` of the last block where that is given.
 class Blocks {
  public:
-  Blocks(const BlockType& type, const Shape& shape, bool ends_badly)
-      : type_(type), shape_(shape), row_bytes_(shape[1] / 32 * type.bytes) {
+  Blocks(const BlockType& type, const Shape& shape,
+         std::optional<std::size_t> not_finite = std::nullopt)
+      : type_(type),
+        shape_(shape),
+        row_bytes_(shape[1] / type.traits().block_elements * type.traits().block_bytes) {
     std::mt19937 random(9);
     bytes_.resize(static_cast<std::size_t>(2 * shape[0] * row_bytes_));
-    const auto block_bytes = static_cast<std::size_t>(type.bytes);
-    for (std::size_t i = 0; i < bytes_.size(); ++i) {
-      bytes_[i] = std::byte(random() & (i % block_bytes == 1 ? 0xBBu : 255u));
+    for (std::byte& byte : bytes_) byte = std::byte(random() & 255u);
+    const auto block_bytes = static_cast<std::size_t>(type.traits().block_bytes);
+    for (std::size_t block = 0; block < bytes_.size(); block += block_bytes) {
+      for (const std::size_t at : type.upper_bytes) bytes_[block + at] &= std::byte{0xBB};
     }
-    if (!ends_badly) return;
+    if (!not_finite) return;
     const std::size_t end = bytes_.size() - static_cast<std::size_t>(row_bytes_);
-    bytes_[end - block_bytes + 1] |= std::byte{0x7C};
+    bytes_[end - block_bytes + type.upper_bytes[*not_finite]] |= std::byte{0x7C};
   }
 
   QuantisedMatrix read(std::int64_t first, std::int64_t count) const {
@@ -306,9 +324,12 @@ class Blocks {
     const bool is_4_bit = type_.format == MatrixFormat::kInt4;
     QuantisedMatrix matrix;
     matrix.num_columns = shape_[1];
-    matrix.group_columns = 32;
+    matrix.group_columns = weights::code_layout_of(type_.type)->group_columns;
     if (is_4_bit) matrix.codebook = *weights::codebook_of(type_.type);
-    matrix.file_codes = {.order = CodeOrder::kBlocks, .is_4_bit = is_4_bit, .num_rows = count};
+    matrix.file_codes = {.order = CodeOrder::kBlocks,
+                         .blocks = *weights::code_blocks_of(type_.type),
+                         .is_4_bit = is_4_bit,
+                         .num_rows = count};
     for (std::int64_t n = first; n < first + count; ++n) {
       matrix.file_codes.rows.push_back(reinterpret_cast<const std::uint8_t*>(begin(n)));
     }
@@ -331,13 +352,14 @@ class Blocks {
 }  // namespace
 
 TEST_CASE("blocks are packed as their rows are") {
-  for (const BlockType& type : {kQ40, kQ80}) {
-    CAPTURE(type.bytes);
+  for (const BlockType& type : kBlockTypes) {
+    CAPTURE(type.traits().name);
     for (const std::int64_t n : {32, 64, 150, 160}) {
-      for (const std::int64_t k : {64, 128, 448}) {
+      for (const std::int64_t k : {64, 128, 256, 448, 768}) {
+        if (k % type.traits().block_elements != 0) continue;
         CAPTURE(n);
         CAPTURE(k);
-        const Blocks blocks(type, {n, k}, false);
+        const Blocks blocks(type, {n, k});
         const auto read = [&](std::int64_t first, std::int64_t count) {
           return blocks.read(first, count);
         };
@@ -350,19 +372,22 @@ TEST_CASE("blocks are packed as their rows are") {
   }
 }
 
-TEST_CASE("a scale of a block that is not finite is refused as in rows") {
-  for (const BlockType& type : {kQ40, kQ80}) {
-    CAPTURE(type.bytes);
-    const Blocks blocks(type, {96, 128}, true);
-    for_each_stream([&](Stream& stream) {
-      try {
-        place_quantised(stream, type.format, 96, blocks.rows());
-        FAIL("placed");
-      } catch (const Error& error) {
-        CHECK(error.code() == ErrorCode::kBadModel);
-        CHECK(std::string(error.what()) == "a weight is not a finite number");
-      }
-    });
+TEST_CASE("a scale or an offset of a block that is not finite is refused as in rows") {
+  for (const BlockType& type : kBlockTypes) {
+    CAPTURE(type.traits().name);
+    for (std::size_t i = 0; i < type.upper_bytes.size(); ++i) {
+      CAPTURE(i);
+      const Blocks blocks(type, {96, 256}, i);
+      for_each_stream([&](Stream& stream) {
+        try {
+          place_quantised(stream, type.format, 96, blocks.rows());
+          FAIL("placed");
+        } catch (const Error& error) {
+          CHECK(error.code() == ErrorCode::kBadModel);
+          CHECK(std::string(error.what()) == "a weight is not a finite number");
+        }
+      });
+    }
   }
 }
 

@@ -12,7 +12,6 @@ void pack_nibble_quads_avx2(const PanelRowsArgs& args);
 void pack_words_of_columns_avx2(const PanelWordsArgs& args);
 void pack_words_of_rows_avx2(const PanelWordsArgs& args);
 bool pack_blocks_avx2(const PanelBlocksArgs& args);
-bool pack_byte_blocks_avx2(const PanelBlocksArgs& args);
 bool pack_scales_avx2(const PanelScalesArgs& args);
 
 }  // namespace caption::kernels::cpu

@@ -12,6 +12,7 @@ namespace caption::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kLineBytes = 64;
+constexpr std::int64_t kPairBytes = 32;  // two columns of 4-bit codes of a panel
 constexpr int kQuarterWords = 4;
 
 // The functions below are inlined: a call would bring the registers through memory.
@@ -57,12 +58,14 @@ struct StepWords {
 constexpr std::int64_t kStepBytes = 16;                       // a step packs so much of a row
 constexpr std::int64_t kStepTo = kPanelColumns * kStepBytes;  // and so much of all rows
 
-// Fetches as many bytes as 16 of each row are, into the second-level cache. Returns where the next
-// ones begin.
+// Fetches a line into the second-level cache.
+inline void fetch_line(const std::uint8_t* from) {
+  _mm_prefetch(reinterpret_cast<const char*>(from), _MM_HINT_T1);
+}
+
+// Fetches as many bytes as 16 of each row are. Returns where the next ones begin.
 inline const std::uint8_t* fetch_step(const std::uint8_t* ahead) {
-  for (std::int64_t i = 0; i < kStepTo; i += kLineBytes) {
-    _mm_prefetch(reinterpret_cast<const char*>(ahead + i), _MM_HINT_T1);
-  }
+  for (std::int64_t i = 0; i < kStepTo; i += kLineBytes) fetch_line(ahead + i);
   return ahead + kStepTo;
 }
 

@@ -263,7 +263,6 @@ constexpr Tier kTier = {.dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element:
                         .pack_words_of_columns = pack_words_of_columns_avx2,
                         .pack_words_of_rows = pack_words_of_rows_avx2,
                         .pack_blocks = pack_blocks_avx2,
-                        .pack_byte_blocks = pack_byte_blocks_avx2,
                         .pack_scales = pack_scales_avx2,
                         .to_int8 = to_int8,
                         .scale_integers = scale_integers<Avx512>,

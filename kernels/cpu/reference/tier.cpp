@@ -250,7 +250,6 @@ const Tier& reference_tier() {
                              .pack_words_of_columns = nullptr,
                              .pack_words_of_rows = nullptr,
                              .pack_blocks = nullptr,
-                             .pack_byte_blocks = nullptr,
                              .pack_scales = pack_scales_reference,
                              .to_int8 = to_int8,
                              .scale_integers = scale_integers,

@@ -1,19 +1,12 @@
-// Packing codes of whole panels from the words and blocks of files, without rows in between.
+// Packing codes of whole panels from the words of files, without rows in between.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx2/pack.h"
 #include "kernels/cpu/avx2/panel_lines.h"
-#include "kernels/cpu/internal/panel_rest.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
 namespace {
-
-constexpr std::int64_t kPairBytes = 32;  // of 4-bit codes, two columns of a panel
-
-void fetch_line(const std::uint8_t* from) {
-  _mm_prefetch(reinterpret_cast<const char*>(from), _MM_HINT_T1);
-}
 
 // Packs a word of each row of words for one panel: 8 columns each. The words of the panel's
 // features are beside each other, as the transposed words of rows are.
@@ -158,114 +151,6 @@ void pack_words_of_rows_avx2(const PanelWordsArgs& args) {
     }
   }
   finish_lines();
-}
-
-namespace {
-
-// The F16 numbers at byte `at` of eight rows.
-[[gnu::always_inline]] inline __m128i load_halves(const std::uint8_t* const* rows,
-                                                  std::int64_t at) {
-  const auto half = [&](int n) {
-    std::uint16_t bits = 0;
-    __builtin_memcpy(&bits, rows[n] + at, sizeof(bits));
-    return static_cast<int>(bits);
-  };
-  __m128i halves = _mm_cvtsi32_si128(half(0));
-  halves = _mm_insert_epi16(halves, half(1), 1);
-  halves = _mm_insert_epi16(halves, half(2), 2);
-  halves = _mm_insert_epi16(halves, half(3), 3);
-  halves = _mm_insert_epi16(halves, half(4), 4);
-  halves = _mm_insert_epi16(halves, half(5), 5);
-  halves = _mm_insert_epi16(halves, half(6), 6);
-  return _mm_insert_epi16(halves, half(7), 7);
-}
-
-// Writes the F16 numbers at byte `at` of each row as f32. Returns whether all are finite.
-bool store_halves(const std::uint8_t* const* rows, std::int64_t at, float* to) {
-  const __m128i exponent = _mm_set1_epi16(0x7C00);
-  const auto find_not_finite = [&](__m128i halves) {
-    return _mm_cmpeq_epi16(_mm_and_si128(halves, exponent), exponent);
-  };
-  __m128i not_finite = _mm_setzero_si128();
-  for (std::int64_t n = 0; n < kPanelColumns; n += 16) {
-    const __m128i first = load_halves(rows + n, at);
-    const __m128i last = load_halves(rows + n + 8, at);
-    store_line(reinterpret_cast<std::uint8_t*>(to + n), _mm256_castps_si256(_mm256_cvtph_ps(first)),
-               _mm256_castps_si256(_mm256_cvtph_ps(last)));
-    not_finite =
-        _mm_or_si128(not_finite, _mm_or_si128(find_not_finite(first), find_not_finite(last)));
-  }
-  return _mm_movemask_epi8(not_finite) == 0;
-}
-
-// Calls pack(rows, at, to) for the blocks of each row, which begin at byte `at` and become
-// `block_to` bytes at `to`, and widens the scale that each begins with. Returns whether all scales
-// are finite.
-template <class Pack>
-bool over_blocks(const PanelBlocksArgs& args, std::int64_t block_bytes, std::int64_t block_to,
-                 const Pack& pack) {
-  const std::uint8_t* const next = next_panel(args.rows);
-  bool is_finite = true;
-  std::int64_t fetched = 0;
-  for (std::int64_t block = 0; block < args.num_blocks; ++block) {
-    const std::int64_t at = block * block_bytes;
-    for (; fetched < (at + block_bytes) * kPanelColumns; fetched += kLineBytes) {
-      fetch_line(next + fetched);
-    }
-    is_finite &= store_halves(args.rows, at, args.scales + block * kPanelColumns);
-    pack(at, args.to + block * block_to);
-  }
-  finish_lines();
-  return is_finite;
-}
-
-// Packs 16 bytes of codes of each row, which begin at byte `at`: byte i holds column i in the low
-// half and column i + 16 in the high half.
-void pack_halves_of_bytes(const std::uint8_t* const* rows, std::int64_t at, std::uint8_t* to) {
-  constexpr std::int64_t kHalfTo = 8 * kPairBytes;
-  const StepWords words(rows, at);
-  __m256i odd[kQuarterWords][2];
-  // Two bytes of a feature are a pair of columns: halves of words are gathered.
-  const __m256i order = _mm256_broadcastsi128_si256(
-      _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
-  for (int i = 0; i < kQuarterWords; ++i) {
-    const MergedCodes ac(words.a[i], words.c[i]);
-    const MergedCodes bd(words.b[i], words.d[i]);
-    const __m256i even_a = _mm256_shuffle_epi8(ac.even, order);
-    const __m256i even_b = _mm256_shuffle_epi8(bd.even, order);
-    const __m256i odd_a = _mm256_shuffle_epi8(ac.odd, order);
-    const __m256i odd_b = _mm256_shuffle_epi8(bd.odd, order);
-    store_line(to + i * kLineBytes, _mm256_unpacklo_epi64(even_a, even_b),
-               _mm256_unpackhi_epi64(even_a, even_b));
-    odd[i][0] = _mm256_unpacklo_epi64(odd_a, odd_b);
-    odd[i][1] = _mm256_unpackhi_epi64(odd_a, odd_b);
-  }
-  // Lines are written as they lie in memory.
-  for (int i = 0; i < kQuarterWords; ++i) {
-    store_line(to + kHalfTo + i * kLineBytes, odd[i][0], odd[i][1]);
-  }
-}
-
-constexpr std::int64_t kBlockColumns = 32;
-constexpr std::int64_t kScaleBytes = 2;
-
-}  // namespace
-
-bool pack_blocks_avx2(const PanelBlocksArgs& args) {
-  constexpr std::int64_t kBlockBytes = kScaleBytes + kBlockColumns / 2;
-  return over_blocks(args, kBlockBytes, kBlockColumns / 2 * kPairBytes,
-                     [&](std::int64_t at, std::uint8_t* to) {
-                       pack_halves_of_bytes(args.rows, at + kScaleBytes, to);
-                     });
-}
-
-bool pack_byte_blocks_avx2(const PanelBlocksArgs& args) {
-  constexpr std::int64_t kBlockBytes = kScaleBytes + kBlockColumns;
-  constexpr std::int64_t kHalfTo = kBlockColumns / 2 * kPanelColumns;
-  return over_blocks(args, kBlockBytes, 2 * kHalfTo, [&](std::int64_t at, std::uint8_t* to) {
-    pack_bytes(args.rows, at + kScaleBytes, to);
-    pack_bytes(args.rows, at + kScaleBytes + kBlockColumns / 2, to + kHalfTo);
-  });
 }
 
 }  // namespace caption::kernels::cpu
