@@ -181,7 +181,7 @@ int inspect_path(const std::string& path, const std::string& sheet, const Inspec
   std::error_code ignored;
   const std::filesystem::file_type type = std::filesystem::status(path, ignored).type();
   const bool is_there = type != std::filesystem::file_type::not_found;
-  if (!is_there && !is_model_name(path)) {
+  if (!is_there && !is_model_name(path, globals)) {
     throw Error(ErrorCode::kUsage,
                 "inspect: " + records::escape_file_name(path) + ": no such file or folder");
   }

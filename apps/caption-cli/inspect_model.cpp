@@ -18,12 +18,14 @@
 #include "config/plan_input.h"
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
+#include "config/resources.h"
 #include "config/run_planner.h"
 #include "config/weight_choice.h"
 #include "model/model_files.h"
 #include "model_report.h"
 #include "plan/known_models.h"
 #include "planned_run.h"
+#include "preset_flags.h"
 #include "records/file_name.h"
 #include "run_obstacles.h"
 #include "weights/gguf_file.h"
@@ -41,12 +43,6 @@ constexpr bench::RooflineOptions kQuickly = {
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);
-}
-
-// Whether a name is a path of a model, and not one on the hub.
-bool is_place(const std::string& name) {
-  std::error_code ignored;
-  return is_folder(name) || (name.ends_with(".gguf") && fs::is_regular_file(name, ignored));
 }
 
 ModelInspection finish(ModelReport& report, std::optional<Error> refusal) {
@@ -75,12 +71,9 @@ class Subject {
  public:
   Subject(const std::string& name, const std::vector<std::string>& adapters, const Globals& globals)
       : machine_(detect_machine()), locations_(globals.locations) {
-    section_.path = is_place(name) ? fs::absolute(name).lexically_normal().string() : name;
+    section_.path = config::from_working_folder(name);
     for (const std::string& text : adapters) {
-      const model::AdapterSource source = config::parse_adapter(text);
-      const std::string folder =
-          is_folder(source.folder) ? fs::absolute(source.folder).string() : source.folder.string();
-      section_.adapter.push_back(source.name.empty() ? folder : source.name + "=" + folder);
+      section_.adapter.push_back(config::adapter_from_working_folder(text));
     }
     loaded_ = config::load_preset("auto", locations_, machine_, has_cuda_kernels());
     loaded_.preset.model = section_;
@@ -293,24 +286,26 @@ ModelInspection inspect_absent(const std::string& name, const Error& error,
 }
 
 // A GGUF file that is neither a captioner's language model nor a part of a composed model.
-ModelInspection inspect_other_gguf(const std::string& name, const Globals& globals) {
+ModelInspection inspect_other_gguf(const std::string& name, const fs::path& file,
+                                   const Globals& globals) {
   ModelReport report(name);
   report_kind("gguf", "a GGUF file", report);
   std::optional<Error> refusal =
-      refusal_of([&] { report_gguf(weights::GgufFile::open(name), report); });
+      refusal_of([&] { report_gguf(weights::GgufFile::open(file), report); });
   // The sentence with which a run ends that is given the file.
-  if (!refusal.has_value()) refusal = Subject(name, {}, globals).refusal();
+  if (!refusal.has_value()) refusal = Subject(file.string(), {}, globals).refusal();
   report_refusal(refusal, report);
   return finish(report, refusal);
 }
 
-ModelInspection inspect_gguf(const std::string& name, const std::vector<std::string>& adapters,
-                             WithHash hash, const Globals& globals) {
+ModelInspection inspect_gguf(const std::string& name, const fs::path& file,
+                             const std::vector<std::string>& adapters, WithHash hash,
+                             const Globals& globals) {
   std::optional<model::ModelFiles> files;
-  refusal_of([&] { files = model::read_model_files(name); });
+  refusal_of([&] { files = model::read_model_files(file); });
   const bool is_known = files.has_value() && files->kind != model::ModelKind::kOther;
-  return is_known ? inspect_folder(name, name, adapters, hash, globals)
-                  : inspect_other_gguf(name, globals);
+  return is_known ? inspect_folder(name, file, adapters, hash, globals)
+                  : inspect_other_gguf(name, file, globals);
 }
 
 std::string describe_kind(model::ProjectorKind kind) {
@@ -344,21 +339,30 @@ ModelInspection inspect_weight_file(const std::string& name) {
   return finish(report, refusal);
 }
 
+// The locations with which `run --model` finds a model.
+config::Locations locations_of(const Globals& globals) {
+  return model_locations(PresetFlags().preset, globals.locations, detect_machine());
+}
+
 }  // namespace
 
 ModelInspection inspect_model(const std::string& name, const std::vector<std::string>& adapters,
                               WithHash hash, const Globals& globals) {
-  if (name.ends_with(".gguf")) return inspect_gguf(name, adapters, hash, globals);
   if (name.ends_with(".safetensors")) return inspect_weight_file(name);
-  fs::path folder;
-  const std::optional<Error> absent =
-      refusal_of([&] { folder = config::find_in_hub_cache(name, globals.locations.hub_caches); });
+  fs::path place;
+  const std::optional<Error> absent = refusal_of([&] {
+    place = config::find_model(config::from_working_folder(name), locations_of(globals));
+  });
+  if (name.ends_with(".gguf")) {
+    return inspect_gguf(name, absent.has_value() ? fs::path(name) : place, adapters, hash, globals);
+  }
   if (absent.has_value()) return inspect_absent(name, *absent, globals);
-  return inspect_folder(name, folder, adapters, hash, globals);
+  return inspect_folder(name, place, adapters, hash, globals);
 }
 
-bool is_model_name(const std::string& name) {
+bool is_model_name(const std::string& name, const Globals& globals) {
   if (plan::find_known_use(name).has_value()) return true;
+  if (config::find_model_place(name, locations_of(globals)).has_value()) return true;
   if (!config::is_hub_name(name)) return false;
   constexpr std::array<std::string_view, 8> kVideoEndings = {".mp4", ".mkv", ".webm", ".mov",
                                                              ".avi", ".ts",  ".m4v",  ".mpg"};

@@ -28,8 +28,9 @@ enum class WithHash { kNo, kYes };
 ModelInspection inspect_model(const std::string& name, const std::vector<std::string>& adapters,
                               WithHash hash, const Globals& globals);
 
-// Whether a name that is no file or folder may be that of a model: "organisation/model", where
-// there is no folder of the organisation's name and no video's ending, or a known short name.
-bool is_model_name(const std::string& name);
+// Whether a name that is no file or folder of the working folder may be that of a model: a place
+// where `run` would find one, "organisation/model", where there is no folder of the organisation's
+// name and no video's ending, or a known short name.
+bool is_model_name(const std::string& name, const Globals& globals);
 
 }  // namespace caption::cli

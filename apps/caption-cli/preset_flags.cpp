@@ -2,8 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +12,7 @@
 #include "config/examples.h"
 #include "config/fields.h"
 #include "config/parse_preset.h"
+#include "config/resources.h"
 #include "environment.h"
 #include "option_types.h"
 
@@ -59,22 +58,6 @@ void describe(CLI::Option& option, const config::FieldHelp& field) {
   option.type_name(type_with_limits(field))->default_str(field.value)->group(group_of(field));
 }
 
-// Makes the path of an existing folder absolute, because relative paths in presets are resolved
-// from the preset's folder.
-std::string from_working_folder(const std::string& model) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(model, error)) return model;
-  const std::filesystem::path whole = std::filesystem::absolute(model, error);
-  return error ? model : whole.lexically_normal().string();
-}
-
-// The same for the folder of an adapter, which may follow a name.
-std::string adapter_from_working_folder(const std::string& text) {
-  const model::AdapterSource source = config::parse_adapter(text);
-  const std::string folder = from_working_folder(source.folder.string());
-  return source.name.empty() ? folder : source.name + "=" + folder;
-}
-
 // Adds a flag that may be given several times.
 void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::FieldHelp& field) {
   CLI::Option* option = command.add_option_function<std::vector<std::string>>(
@@ -88,7 +71,7 @@ void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::Fi
         }
         if (field.key == kAdapterKey) {
           std::transform(values.begin(), values.end(), value.items.begin(),
-                         adapter_from_working_folder);
+                         config::adapter_from_working_folder);
         }
         flags.overrides.push_back(std::move(value));
       },
@@ -152,7 +135,7 @@ void add_preset_flags(CLI::App& command, PresetFlags& flags) {
         [&flags, field](const std::string& value) {
           const bool is_model = field.means == config::Means::kModel;
           flags.overrides.push_back(
-              {field.key, is_model ? from_working_folder(value) : value, field.flag});
+              {field.key, is_model ? config::from_working_folder(value) : value, field.flag});
         },
         description_of(field));
     describe(*option, field);
@@ -183,6 +166,16 @@ config::LoadedPreset load_preset(const PresetFlags& flags, const config::Locatio
   }
   log_detail("config", "preset " + loaded.preset.name + " of " + loaded.path.string());
   return loaded;
+}
+
+config::Locations model_locations(const std::string& preset, const config::Locations& locations,
+                                  const Machine& machine) {
+  try {
+    return config::load_preset(preset, locations, machine, caption::has_cuda_kernels()).locations;
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    return locations;
+  }
 }
 
 }  // namespace caption::cli

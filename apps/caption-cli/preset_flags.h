@@ -40,4 +40,9 @@ std::vector<config::FieldHelp> default_fields();
 config::LoadedPreset load_preset(const PresetFlags& flags, const config::Locations& locations,
                                  const Machine& machine);
 
+// Returns the locations with which `run` finds the models that --model names beside this preset, so
+// that every command finds them alike; `locations` for a preset that cannot be read.
+config::Locations model_locations(const std::string& preset, const config::Locations& locations,
+                                  const Machine& machine);
+
 }  // namespace caption::cli

@@ -25,6 +25,7 @@
 #include "option_types.h"
 #include "pipeline/progress.h"
 #include "pipeline/time_left.h"
+#include "preset_flags.h"
 #include "quantise/quantise_checkpoint.h"
 #include "quantize_calibration.h"
 #include "quantize_gguf.h"
@@ -97,14 +98,17 @@ class QuantizeProgressLine {
   std::int64_t last_us_ = 0;
 };
 
-std::filesystem::path find_source(const std::string& name, const Globals& globals) {
+std::filesystem::path find_source(const QuantizeFlags& flags, const Globals& globals) {
+  const std::string& name = flags.model;
   if (name.ends_with(".yaml") || name.ends_with(".yml")) {
     throw Error(ErrorCode::kUsage, "quantize: " + records::escape_file_name(name) +
                                        ": is a preset; quantize takes a model's folder (of a "
                                        "composed model that of its language model: the preset then "
                                        "names the result as llm)");
   }
-  return config::find_model(name, globals.locations);
+  return config::find_model(
+      config::from_working_folder(name),
+      model_locations(flags.calibration.preset, globals.locations, detect_machine()));
 }
 
 void report(const QuantizeFlags& flags, const quantise::QuantiseOutcome& outcome) {
@@ -213,7 +217,7 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
   require_consistent(flags);
   if (flags.quiet) set_log_level(LogLevel::kWarning);
   std::atomic<bool>& stop = catch_interrupts();
-  const std::filesystem::path model = find_source(flags.model, globals);
+  const std::filesystem::path model = find_source(flags, globals);
   if (const GgufFormat* const gguf = find_gguf_format(flags.format)) {
     return make_gguf_files(*gguf, flags, model, stop);
   }

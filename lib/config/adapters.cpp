@@ -50,6 +50,12 @@ model::AdapterSource parse_adapter(const std::string& text) {
   return {.folder = text.substr(sign + 1), .name = text.substr(0, sign)};
 }
 
+std::string adapter_from_working_folder(const std::string& text) {
+  const model::AdapterSource source = parse_adapter(text);
+  const std::string folder = from_working_folder(source.folder.string());
+  return source.name.empty() ? folder : source.name + "=" + folder;
+}
+
 std::vector<model::AdapterSource> adapter_sources(const std::vector<std::string>& texts,
                                                   const Locations& locations) {
   std::vector<model::AdapterSource> sources = parse_adapters(texts);

@@ -18,6 +18,9 @@ namespace caption::config {
 // with one: "./a=b".
 model::AdapterSource parse_adapter(const std::string& text);
 
+// config::from_working_folder() for the folder of such a text.
+std::string adapter_from_working_folder(const std::string& text);
+
 // The adapters of ModelSection::adapter with their folders found as find_model() finds models:
 // first those without a name. Throws Error(kUsage) when two have no name, two have one name, a name
 // or a folder is empty, a name holds a control character, or there are too many; otherwise as

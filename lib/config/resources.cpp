@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -60,13 +61,7 @@ std::vector<fs::path> price_folders(const Locations& locations) {
   return folders;
 }
 
-fs::path find_model(std::string_view name, const Locations& locations) {
-  if (name.empty()) {
-    throw Error(
-        ErrorCode::kBadModel,
-        "the model's name is empty; --model takes a model's folder, a GGUF file or its name "
-        "in the local Hugging Face cache, and without it the preset's own model runs");
-  }
+std::optional<fs::path> find_model_place(std::string_view name, const Locations& locations) {
   const fs::path given(name);
   std::vector<fs::path> candidates;
   if (!given.is_absolute()) {
@@ -76,10 +71,32 @@ fs::path find_model(std::string_view name, const Locations& locations) {
     }
     candidates.push_back(given);
     for (const fs::path& root : resource_roots()) candidates.push_back(root / given);
+    if (const fs::path& folder = locations.own_presets; !folder.empty()) {
+      candidates.push_back(folder / given);
+      candidates.push_back(folder / ".." / given);
+    }
   }
   const auto found = std::find_if(candidates.begin(), candidates.end(), is_place);
-  if (found != candidates.end()) return found->lexically_normal();
+  if (found == candidates.end()) return std::nullopt;
+  return found->lexically_normal();
+}
+
+fs::path find_model(std::string_view name, const Locations& locations) {
+  if (name.empty()) {
+    throw Error(
+        ErrorCode::kBadModel,
+        "the model's name is empty; --model takes a model's folder, a GGUF file or its name "
+        "in the local Hugging Face cache, and without it the preset's own model runs");
+  }
+  if (std::optional<fs::path> place = find_model_place(name, locations)) return *std::move(place);
   return find_in_hub_cache(name, locations.hub_caches);
+}
+
+std::string from_working_folder(const std::string& name) {
+  if (!is_place(name)) return name;
+  std::error_code error;
+  const fs::path whole = fs::absolute(name, error);
+  return error ? name : whole.lexically_normal().string();
 }
 
 }  // namespace caption::config

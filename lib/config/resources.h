@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,9 +21,19 @@ std::vector<std::filesystem::path> resource_roots();
 // presets/prices of the resource roots. Throws as resource_roots().
 std::vector<std::filesystem::path> price_folders(const Locations& locations);
 
-// Finds a model named in a preset: a folder relative to the preset's folder, to the folder above
-// it, to the working folder or to a resource root; or a name in the local Hugging Face cache.
-// Throws Error(kBadModel) listing the places searched.
+// Finds a model named in a preset: a folder or GGUF file relative to the preset's folder, to the
+// folder above it, to the working folder, to a resource root, to Locations::own_presets or to the
+// folder above that; or a name in the local Hugging Face cache. Throws Error(kBadModel) listing the
+// places searched.
 std::filesystem::path find_model(std::string_view name, const Locations& locations);
+
+// find_model() without the cache: std::nullopt for a name of which no such place has a folder or a
+// GGUF file.
+std::optional<std::filesystem::path> find_model_place(std::string_view name,
+                                                      const Locations& locations);
+
+// Returns the absolute path of a model that a command line names relative to the working folder,
+// because find_model() looks beside the preset first; any other name unchanged.
+std::string from_working_folder(const std::string& name);
 
 }  // namespace caption::config

@@ -91,6 +91,41 @@ TEST_SUITE("app/inspect_model") {
     }
   }
 
+  TEST_CASE("a model beside own presets has the same name for every command") {
+    const TemporaryFolder folder;
+    const fs::path presets = folder.path() / "presets";
+    fs::create_directories(presets);
+    fs::create_directories(folder.path() / "work");
+    for (const char* name : {"auto.yaml", "cpu.yaml"}) {
+      fs::copy_file(fs::path(CAPTION_SOURCE_DIR) / "presets" / name, presets / name);
+    }
+    fs::copy_file(presets / "cpu.yaml", folder.path() / "work/outside.yaml");
+    const fs::path demo = fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model";
+    fs::create_directories(folder.path() / "models/deep");
+    fs::create_directory_symlink(demo, folder.path() / "models/deep/mine");
+    fs::create_directory_symlink(demo, presets / "mine");
+    Environment environment = kNowhere;
+    environment.emplace_back("CAPTION_PRESETS", presets.string());
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    const auto exit_code_of = [&](const std::vector<std::string>& arguments) {
+      const Finished finished =
+          run_cli_in({.folder = folder.path() / "work", .environment = environment}, arguments);
+      CAPTURE(finished.err);
+      CHECK_MESSAGE(finished.err.find("hf download") == std::string::npos, finished.err);
+      return finished.exit_code;
+    };
+    for (const std::string name : {"models/deep/mine", "mine"}) {
+      CAPTURE(name);
+      CHECK(exit_code_of({"run", "--dry-run", "--model", name, video}) == 0);
+      CHECK(exit_code_of(
+                {"run", "--dry-run", "--preset", "outside.yaml", "--model", name, video}) == 0);
+      CHECK(exit_code_of({"plan", "--model", name}) == 0);
+      CHECK(exit_code_of({"inspect", name}) == 0);
+      CHECK(exit_code_of({"quantize", name, "--format", "int8", "-o", name.substr(0, 4)}) == 0);
+    }
+    CHECK(exit_code_of({"inspect", "models/deep/other"}) == 2);
+  }
+
   TEST_CASE("the vision tokens are those of a run") {
     const DrawnCheckpoint model(golden("internvl/vit_300m_f32"));
     const std::string folder = model.path().string();

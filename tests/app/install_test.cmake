@@ -62,6 +62,13 @@ expect_output("The preset of the moved prefix")
 expect(0 run -q --frames 2 --max-new-tokens 4 ${SOURCE_DIR}/samples/videos/bridge-006-h264.mp4)
 expect_output("\"caption\":\"[^\"]")
 expect(0 run -q --frames 2 --max-new-tokens 4 ${resources}/samples/videos/bridge-006-h264.mp4)
+# The name of the installed model is one for every command, in a working folder that knows nothing of it.
+expect(0 run -q --frames 2 --max-new-tokens 4 --model samples/demo-model
+  ${resources}/samples/videos/bridge-006-h264.mp4)
+expect(0 inspect samples/demo-model)
+expect_output("runs +yes")
+expect(0 plan --model samples/demo-model)
+expect(0 quantize samples/demo-model --format int8 -o ${WORK_DIR}/int8)
 expect(0 doctor)
 expect_output("model +[^\n]*/moved/${DATADIR}/caption-cli/samples/demo-model")
 
