@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "video/internal/playlist.h"
 #include "video/internal/to_rgb.h"
 
 namespace caption::video {
@@ -98,6 +99,13 @@ void Input::check() const {
   }
 }
 
+void Input::refuse_playlist() const {
+  const std::string_view kind = find_playlist_kind(file_);
+  if (kind.empty()) return;
+  throw Error(ErrorCode::kNotVideo, name_ + ": is " + std::string(kind) +
+                                        ", not a video; name the video files that it refers to");
+}
+
 void Input::open_format() {
   auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBufferBytes));
   if (buffer != nullptr) {
@@ -121,6 +129,7 @@ void Input::open_format() {
   check();
   if (status < 0) {
     stop_.check(name_);
+    refuse_playlist();
     throw Error(ErrorCode::kNotVideo,
                 name_ + ": not a video that libav can open, or cut off before its index (" +
                     av_reason(status) + ")");
@@ -157,6 +166,7 @@ void Input::find_streams() {
   check();
   stop_.check(name_);
   if (status < 0 && format_->nb_streams == 0) {
+    refuse_playlist();
     throw Error(ErrorCode::kNotVideo, name_ + ": no streams in this " + format_->iformat->name +
                                           " file (" + av_reason(status) + ")");
   }
@@ -178,6 +188,7 @@ void Input::choose_stream() {
     }
   }
   if (stream_ == nullptr) {
+    refuse_playlist();
     throw Error(ErrorCode::kNoVideoStream,
                 name_ + ": no video stream; this " + format_->iformat->name + " file has " +
                     counted(format_->nb_streams, "other stream") +

@@ -102,6 +102,42 @@ TEST_SUITE("video/bad_input") {
     }
   }
 
+  TEST_CASE("a list of other media is refused with its kind") {
+    const test::TemporaryFolder folder;
+    struct Case {
+      const char* name;
+      const char* text;
+      const char* kind;
+    };
+    const Case cases[] = {
+        {"a.m3u8", "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nb.mp4\n#EXT-X-ENDLIST\n",
+         "an M3U playlist"},
+        {"a.mp4", "\xEF\xBB\xBF#EXTM3U\n#EXTINF:2,Title\nb.mp4\n", "an M3U playlist"},
+        {"plain.m3u", "b.mp4\nc.mp4\n", "an M3U playlist"},
+        {"a", "ffconcat version 1.0\nfile b.mp4\n", "a list of FFmpeg's concat demuxer"},
+        {"a.sdp", "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nt=0 0\nm=video 5004 RTP/AVP 96\n",
+         "a description of a network stream (SDP)"},
+        {"a.pls", "[playlist]\nFile1=b.mp4\nNumberOfEntries=1\n", "a PLS playlist"},
+        {"manifest", "<?xml version=\"1.0\"?>\n<MPD type=\"static\"></MPD>", "a DASH manifest"},
+    };
+    for (const Case& c : cases) {
+      const auto path = folder.path() / c.name;
+      test::write_bytes(path, bytes_of(c.text));
+      const std::string expected = path.string() + ": is " + c.kind +
+                                   ", not a video; name the video files that it refers to";
+      CHECK_THROWS_WITH_AS(probe(path), expected.c_str(), Error);
+    }
+    // A binary file and other text are none, whatever they are called or hold.
+    for (const char* text : {"#EXTM3 no list\n", "v=0 alone\n", "<html><mpd></html>"}) {
+      test::write_bytes(folder.path() / "text", bytes_of(text));
+      CHECK_THROWS_WITH_AS(probe(folder.path() / "text"), doctest::Contains("libav can open"),
+                           Error);
+    }
+    test::write_bytes(folder.path() / "zeros.m3u8", std::vector<char>(1000));
+    CHECK_THROWS_WITH_AS(probe(folder.path() / "zeros.m3u8"), doctest::Contains("libav can open"),
+                         Error);
+  }
+
   TEST_CASE("an unreadable file is refused") {
     if (::geteuid() == 0) {
       MESSAGE("skipped: root may read every file; run the tests as another user to see this one");

@@ -65,6 +65,8 @@ class Input {
   // read if there was one, and Error(kOutOfMemory) when the allocator failed, also if libav
   // succeeded.
   void check() const;
+  // Throws Error(kNotVideo) for a text that lists other media. Call it where the file is refused.
+  void refuse_playlist() const;
   void open_format();
   void find_streams();
   void choose_stream();
