@@ -89,8 +89,13 @@ void set_preset_values(std::vector<OptionRow>& rows) {
   };
   const auto is_preset = [&](const OptionRow& row) { return has_name(row, "--preset"); };
   if (std::none_of(rows.begin(), rows.end(), is_preset)) return;
-  for (const config::FieldHelp& field : default_fields()) {
-    for (OptionRow& row : rows) {
+  const DefaultFields defaults = default_fields();
+  for (OptionRow& row : rows) {
+    const std::size_t at = row.summary.find(kDefaultsOfCpu);
+    if (!defaults.is_cpu && at != std::string::npos) {
+      row.summary.replace(at, kDefaultsOfCpu.size(), kDefaultsOfNone);
+    }
+    for (const config::FieldHelp& field : defaults.fields) {
       if (!field.flag.empty() && has_name(row, field.flag)) row.default_text = field.value;
     }
   }

@@ -94,13 +94,13 @@ void add_examples_flag(CLI::App& command, PresetFlags& flags, const config::Fiel
 
 }  // namespace
 
-std::vector<config::FieldHelp> default_fields() {
+DefaultFields default_fields() {
   try {
-    return config::describe_fields(
-        config::load_preset("cpu", environment_locations(), Machine{}, caption::has_cuda_kernels())
-            .preset);
+    const config::LoadedPreset cpu =
+        config::load_preset("cpu", environment_locations(), Machine{}, caption::has_cuda_kernels());
+    return {.fields = config::describe_fields(cpu.preset), .is_cpu = true};
   } catch (const Error&) {
-    return config::describe_fields();
+    return {.fields = config::describe_fields()};
   }
 }
 
@@ -109,9 +109,10 @@ void add_preset_flags(CLI::App& command, PresetFlags& flags) {
   command
       .add_option(
           "--preset", flags.preset,
-          "name or file; defaults below are those of cpu\n"
-          "auto looks at the machine. The options of the groups that follow are set in place "
-          "of the preset's values; presets --show NAME prints those of another preset.")
+          "name or file; " + std::string(kDefaultsOfCpu) +
+              "\n"
+              "auto looks at the machine. The options of the groups that follow are set in place "
+              "of the preset's values; presets --show NAME prints those of another preset.")
       ->type_name(kPresetType)
       ->default_str("auto")
       ->group(kGroup);

@@ -31,9 +31,18 @@ struct PresetFlags {
 // Adds --preset, --quality, --speed and the flags of config/fields.h. `flags` must outlive parsing.
 void add_preset_flags(CLI::App& command, PresetFlags& flags);
 
+// What the help says of the defaults, and what it says where the preset cpu cannot be read.
+inline constexpr std::string_view kDefaultsOfCpu = "defaults below are those of cpu";
+inline constexpr std::string_view kDefaultsOfNone =
+    "no preset cpu can be read, and defaults below are those of an empty one";
+
+struct DefaultFields {
+  std::vector<config::FieldHelp> fields;
+  bool is_cpu = false;
+};
 // Returns the options with the values of the preset cpu, which `auto` selects without a GPU, or of
 // an empty preset if its file cannot be read.
-std::vector<config::FieldHelp> default_fields();
+DefaultFields default_fields();
 
 // Loads the preset and applies --quality or --speed and the other flags.
 // Throws Error: kBadPreset, kUsage.

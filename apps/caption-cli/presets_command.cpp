@@ -31,9 +31,18 @@ std::string availability(const Context& context, const config::LoadedPreset& loa
   return out.empty() ? "runs here" : out;
 }
 
+// Throws Error(kBadPreset) if there are none.
+std::vector<config::PresetFile> find_presets(const config::Locations& locations) {
+  std::vector<config::PresetFile> files = config::list_presets(locations.own_presets);
+  if (files.empty()) {
+    throw Error(ErrorCode::kBadPreset, config::describe_lack_of_presets(locations.own_presets));
+  }
+  return files;
+}
+
 void list_presets(const config::Locations& locations, const Context& context,
                   const Machine& machine) {
-  for (const config::PresetFile& file : config::list_presets(locations.own_presets)) {
+  for (const config::PresetFile& file : find_presets(locations)) {
     std::string state;
     try {
       state = availability(
@@ -63,7 +72,7 @@ int check_presets(std::vector<std::string> names, const config::Locations& locat
                   const Machine& machine) {
   std::erase(names, "");  // the value of --check without one
   if (names.empty()) {
-    for (const config::PresetFile& file : config::list_presets(locations.own_presets)) {
+    for (const config::PresetFile& file : find_presets(locations)) {
       names.push_back(file.path.string());
     }
   }
@@ -123,8 +132,7 @@ void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code)
     if (check->count() > 0) {
       exit_code = check_presets(flags->checked, locations, detect_machine());
     } else if (flags->names_only) {
-      for (const config::PresetFile& file : config::list_presets(locations.own_presets))
-        std::cout << file.name << "\n";
+      for (const config::PresetFile& file : find_presets(locations)) std::cout << file.name << "\n";
     } else if (flags->shown.empty()) {
       list_presets(locations, Context{}, detect_machine());
     } else {

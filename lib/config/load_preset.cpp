@@ -71,8 +71,7 @@ fs::path find_preset(std::string_view name_or_path, const fs::path& own_presets)
   throw Error(ErrorCode::kBadPreset,
               "no preset is named \"" + std::string(name_or_path) +
                   "\" and no such file is there; " +
-                  (names.empty() ? "no presets are found; CAPTION_PRESETS names their folder"
-                                 : "presets: " + names) +
+                  (names.empty() ? describe_lack_of_presets(own_presets) : "presets: " + names) +
                   did_you_mean(name_or_path, known));
 }
 
@@ -100,6 +99,17 @@ std::vector<PresetFile> list_presets(const fs::path& own_presets) {
     presets.push_back({.name = name, .path = path, .summary = summary_of(path)});
   }
   return presets;
+}
+
+std::string describe_lack_of_presets(const fs::path& own_presets) {
+  const fs::path installed = installed_resources();
+  return "no presets are found: " +
+         (installed.empty() ? "" : "none is in " + (installed / "presets").string() + ", and ") +
+         (own_presets.empty()
+              ? "CAPTION_PRESETS, which may name their folder, is not set"
+              : "none in " + own_presets.string() + ", which CAPTION_PRESETS names") +
+         "; apt-get install --reinstall caption-cli, or cmake --install of the build folder, puts "
+         "them beside the program";
 }
 
 std::string choose_preset(const Machine& machine, bool has_cuda_kernels) {

@@ -28,6 +28,12 @@ bool is_place(const fs::path& path) {
   return is_folder(path) || (path.extension() == ".gguf" && fs::is_regular_file(path, error));
 }
 
+// The folder of the running executable; empty if the system does not name it.
+fs::path executable_folder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
 // Returns an empty text if the file does not exist. Throws Error(kOutOfMemory) or Error(kIo) when
 // the machine prevents reading it, because the location of the presets is then unknown.
 std::string read_source_tree(const fs::path& path) {
@@ -42,14 +48,18 @@ std::string read_source_tree(const fs::path& path) {
 
 }  // namespace
 
+fs::path installed_resources() {
+  const fs::path folder = executable_folder();
+  return folder.empty() ? folder : (folder / CAPTION_INSTALLED_RESOURCES).lexically_normal();
+}
+
 std::vector<fs::path> resource_roots() {
   std::vector<fs::path> roots;
-  std::error_code error;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  if (error) return roots;
-  const fs::path installed = executable.parent_path() / CAPTION_INSTALLED_RESOURCES;
+  const fs::path folder = executable_folder();
+  if (folder.empty()) return roots;
+  const fs::path installed = folder / CAPTION_INSTALLED_RESOURCES;
   if (is_folder(installed)) roots.push_back(fs::weakly_canonical(installed));
-  const std::string source_tree = read_source_tree(executable.parent_path() / kSourceTreeFile);
+  const std::string source_tree = read_source_tree(folder / kSourceTreeFile);
   if (is_folder(source_tree)) roots.emplace_back(source_tree);
   return roots;
 }

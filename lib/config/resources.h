@@ -11,6 +11,10 @@
 
 namespace caption::config {
 
+// The folder beside the running executable in which an installation has presets/ and samples/,
+// whether or not it exists; empty if the system does not name the executable. Thread-safe.
+std::filesystem::path installed_resources();
+
 // Returns the existing folders with presets/ and samples/, found relative to the running
 // executable: the installed one (../share/caption-cli), then, in a build tree, the source tree
 // named by caption-cli.resources in the executable's folder. Throws Error(kOutOfMemory) or

@@ -142,11 +142,23 @@ TEST_SUITE("app/plan") {
     std::filesystem::create_directory(folder.path() / "bin");
     std::filesystem::copy_file(CAPTION_BINARY, alone);
     const std::string said = (folder.path() / "said").string();
-    const std::string command = alone.string() + " plan --preset nn 2>" + said;
-    CHECK(WEXITSTATUS(std::system(command.c_str())) == 3);
+    const std::string lack = "no presets are found: none is in " +
+                             (folder.path() / "share/caption-cli/presets").string() +
+                             ", and CAPTION_PRESETS, which may name their folder, is not set; ";
+    for (const char* arguments :
+         {"plan --preset nn", "presets", "presets --names", "presets --check"}) {
+      CAPTURE(arguments);
+      const std::string command =
+          "env -u CAPTION_PRESETS " + alone.string() + " " + arguments + " 2>" + said;
+      CHECK(WEXITSTATUS(std::system(command.c_str())) == 3);
+      CHECK(read_text(said).find(lack) != std::string::npos);
+    }
+    const std::string help =
+        "env -u CAPTION_PRESETS COLUMNS=200 " + alone.string() + " run --help >" + said;
+    CHECK(std::system(help.c_str()) == 0);
     CHECK(
-        read_text(said).find("no preset is named \"nn\" and no such file is there; no presets are "
-                             "found; CAPTION_PRESETS names their folder\n") != std::string::npos);
+        read_text(said).find("no preset cpu can be read, and defaults below are those of an empty "
+                             "one") != std::string::npos);
   }
 
   TEST_CASE("presets says what runs here, and of nothing else that it does") {
