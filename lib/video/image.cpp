@@ -19,13 +19,16 @@ void require_whole(const Frame& frame) {
                 "a frame's bytes are width * height * 3");
 }
 
-PacketPtr encode_png(const Frame& frame) {
+// `path` is for messages.
+PacketPtr encode_png(const std::filesystem::path& path, const Frame& frame) {
   const AVCodec* encoder = avcodec_find_encoder(AV_CODEC_ID_PNG);
-  if (encoder == nullptr) throw Error(ErrorCode::kIo, "this FFmpeg has no PNG encoder");
+  if (encoder == nullptr)
+    throw Error(ErrorCode::kIo, path.string() + ": this FFmpeg has no PNG encoder");
   const CodecPtr codec(avcodec_alloc_context3(encoder));
   const FramePtr picture = make_frame();
   PacketPtr packet = make_packet();
-  if (codec == nullptr) throw Error(ErrorCode::kOutOfMemory, "libav cannot allocate an encoder");
+  if (codec == nullptr)
+    throw Error(ErrorCode::kOutOfMemory, path.string() + ": libav cannot allocate an encoder");
   codec->width = picture->width = frame.width_px;
   codec->height = picture->height = frame.height_px;
   codec->pix_fmt = AV_PIX_FMT_RGB24;
@@ -43,7 +46,8 @@ PacketPtr encode_png(const Frame& frame) {
   if (status >= 0) status = avcodec_receive_packet(codec.get(), packet.get());
   if (status < 0) {
     throw Error(status == AVERROR(ENOMEM) ? ErrorCode::kOutOfMemory : ErrorCode::kIo,
-                "cannot encode a PNG (" + av_reason(status) + ")");
+                path.string() + ": cannot encode a PNG of " + std::to_string(frame.width_px) + "x" +
+                    std::to_string(frame.height_px) + " pixels (" + av_reason(status) + ")");
   }
   return packet;
 }
@@ -53,7 +57,7 @@ PacketPtr encode_png(const Frame& frame) {
 void write_png(const std::filesystem::path& path, const Frame& frame) {
   require_whole(frame);
   silence_libav();
-  const PacketPtr png = encode_png(frame);
+  const PacketPtr png = encode_png(path, frame);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(reinterpret_cast<const char*>(png->data), png->size);
   file.close();

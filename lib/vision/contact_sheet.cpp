@@ -21,6 +21,8 @@ constexpr double kFontScale = 0.45;  // about 10 px high
 constexpr int kMarginPx = 4;
 // Narrower cells are too narrow for "999.99 s".
 constexpr int kMinLabelledWidthPx = 80;
+// Bounds the sheet of frames that are a few pixels wide and thousands high.
+constexpr int kMaxCellHeightInWidths = 4;
 
 // A cv::Mat that refers to the bytes of the frame; no copy is made, and the bytes of a const frame
 // must not be written through it.
@@ -42,10 +44,15 @@ void write_time(cv::Mat cell, std::int64_t pts_us) {
 }
 
 cv::Mat make_cell(const video::Frame& frame, int width_px) {
-  const double scale = static_cast<double>(width_px) / frame.width_px;
-  const int height_px = std::max(1, static_cast<int>(std::lround(frame.height_px * scale)));
+  const int max_height_px = kMaxCellHeightInWidths * width_px;
+  const double scale = std::min(static_cast<double>(width_px) / frame.width_px,
+                                static_cast<double>(max_height_px) / frame.height_px);
+  const auto scaled = [&](int size_px, int most_px) {
+    return std::clamp(static_cast<int>(std::lround(size_px * scale)), 1, most_px);
+  };
   cv::Mat cell;
-  cv::resize(wrap(frame), cell, {width_px, height_px}, 0, 0,
+  cv::resize(wrap(frame), cell,
+             {scaled(frame.width_px, width_px), scaled(frame.height_px, max_height_px)}, 0, 0,
              scale < 1 ? cv::INTER_AREA : cv::INTER_CUBIC);
   write_time(cell, frame.pts_us);
   return cell;

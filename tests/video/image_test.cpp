@@ -53,6 +53,16 @@ TEST_SUITE("video/image") {
       CHECK(decode_png(path) == frame.rgb);
     }
     CHECK_THROWS_AS(write_png(folder.path() / "no" / "folder.png", gradient(2, 2)), Error);
+    // libav refuses pictures of more than about 2^28 pixels.
+    Frame huge;
+    huge.width_px = 1;
+    huge.height_px = 3 << 20;
+    huge.rgb.assign(static_cast<std::size_t>(huge.height_px) * 3, 0);
+    const auto path = folder.path() / "huge.png";
+    CHECK_THROWS_WITH_AS(
+        write_png(path, huge),
+        doctest::Contains((path.string() + ": cannot encode a PNG of 1x3145728 pixels").c_str()),
+        Error);
   }
 }
 

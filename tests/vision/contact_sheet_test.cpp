@@ -51,6 +51,18 @@ TEST_SUITE("vision/contact_sheet") {
     CHECK(level_at(sheet, 15, 18) == 91);
   }
 
+  TEST_CASE("a high and narrow frame is as high as four cells are wide") {
+    for (const int height_px : {400, 40'000}) {
+      const std::vector<Frame> frames = {grey_frame(2, height_px, 90), grey_frame(40, 20, 91)};
+      const Frame sheet = contact_sheet(frames, 10);
+      CHECK(sheet.width_px == 20);
+      CHECK(sheet.height_px == 40);
+      CHECK(level_at(sheet, 0, 39) == 90);
+      CHECK(level_at(sheet, 2, 39) == 0);  // 2 x 400 in a height of 40 is narrower than 1 pixel
+      CHECK(level_at(sheet, 15, 2) == 91);
+    }
+  }
+
   TEST_CASE("writes the time on cells that have room for it") {
     std::vector<Frame> frames = {grey_frame(240, 135, 128)};
     frames[0].pts_us = 1'250'000;
