@@ -14,8 +14,9 @@ void add_prompt_flags(CLI::App& command, RunFlags& flags) {
       .add_option(
           "--prompts", flags.prompts_file,
           "prompts, one per line: NAME<tab>PROMPT\n"
-          "A UTF-8 file. A line without a tab is a prompt alone, named p1, p2, ...; # begins "
-          "a comment. Every clip answers all of them, each in a record with \"prompt\": "
+          "A UTF-8 file. A line without a tab is a prompt alone, named p1, p2, ...; a line "
+          "that begins with # is a comment. Every clip answers all of them, each in a record with "
+          "\"prompt\": "
           "NAME. A line may be JSON: {\"name\": NAME, \"prompt\": PROMPT, \"adapter\": NAME of "
           "--adapter}. A clip is decoded and encoded once for all its prompts.")
       ->type_name(kFileType)

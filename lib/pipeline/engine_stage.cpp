@@ -12,10 +12,9 @@ namespace caption::pipeline {
 namespace {
 
 std::string trimmed(const std::string& text) {
-  constexpr const char* kSpace = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kSpace);
+  const std::size_t begin = text.find_first_not_of(kSpaceAroundCaptions);
   if (begin == std::string::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+  return text.substr(begin, text.find_last_not_of(kSpaceAroundCaptions) + 1 - begin);
 }
 
 // Removes U+FFFD at the end: a caption may end inside a character of several byte tokens.

@@ -132,8 +132,8 @@ struct DraftOptions {
   // found in this run, and for it alone.
   std::shared_ptr<drafts::LayerChoice> layers = nullptr;
 
-  // Memory for captions of the run with their clips' looks: the last 2,500 or so, since each caption
-  // is compared with all of them.
+  // Memory for captions of the run with their clips' looks: the last 2,500 or so, since each
+  // caption is compared with all of them.
   std::int64_t nearest_bytes() const { return max_archive_bytes / 32; }
   // Memory for the tokens of all captions.
   std::int64_t archive_bytes() const { return max_archive_bytes - nearest_bytes(); }
@@ -172,8 +172,9 @@ struct Options {
   std::vector<AdapterChoice> adapters = {};
   // A caption ends where one of these strings begins. Not allowed with beam search.
   std::vector<std::string> stop_strings = {};
-  // Receives the text of captions during generation, in complete characters, for one clip and one
-  // prompt at a time. May be empty; must be empty with beam search and with several replicas.
+  // Receives the text of captions during generation, in complete characters and without white space
+  // around it, for one clip and one prompt at a time. May be empty; must be empty with beam search
+  // and with several replicas.
   std::function<void(std::string_view text)> on_text = {};
   VisionCacheOptions vision_cache = {};
   // Identifies a file by its path, size and time instead of its digest, so that only the parts

@@ -4,8 +4,10 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mapped_file.h"
 #include "base/utf8.h"
 #include "pipeline/adapters.h"
@@ -36,6 +38,13 @@ Prompt parse_line(const std::string& line, const std::string& number, const std:
   return {.name = line.substr(0, tab), .text = line.substr(tab + 1)};
 }
 
+// "2 comments (...)"; empty without comments.
+std::string describe_comments(int num_comments) {
+  if (num_comments == 0) return {};
+  return counted(num_comments, "comment") +
+         " (a line that begins with #; as a prompt it is written {\"prompt\": \"#...\"})";
+}
+
 // Reports every problem with the file as an error of the command line.
 std::string read_prompt_file(const std::filesystem::path& path) {
   try {
@@ -62,10 +71,15 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
   std::vector<Prompt> prompts;
   std::istringstream lines(text);
   int line_number = 0;
+  int num_comments = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::string where = path.string() + ":" + std::to_string(++line_number);
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.find_first_not_of(" \t") == std::string::npos || line.front() == '#') continue;
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    if (line.front() == '#') {
+      ++num_comments;
+      continue;
+    }
     Prompt prompt = parse_line(line, numbered(prompts.size()), where);
     if (prompt.name.empty()) fail(where, "a prompt without the name before its tab");
     if (holds_control_character(prompt.name)) {
@@ -81,7 +95,15 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
     if (is_repeated) fail(where, "a second prompt is named \"" + prompt.name + "\"");
     prompts.push_back(std::move(prompt));
   }
-  if (prompts.empty()) fail(path.string(), "no prompt in it; expected lines of name<TAB>prompt");
+  const std::string comments = describe_comments(num_comments);
+  if (prompts.empty()) {
+    fail(path.string(), "no prompt in it" + (comments.empty() ? "" : ", " + comments) +
+                            "; expected lines of name<TAB>prompt");
+  }
+  if (!comments.empty()) {
+    log_info("prompts",
+             path.string() + ": " + counted(std::ssize(prompts), "prompt") + " and " + comments);
+  }
   return prompts;
 }
 

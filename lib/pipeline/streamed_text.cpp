@@ -18,7 +18,15 @@ const std::string& StreamedText::finish() {
 
 void StreamedText::release(const std::string& text) {
   text_ += text;
-  if (on_text_ && !text.empty()) on_text_(text);
+  if (on_text_) pass_on();
+}
+
+void StreamedText::pass_on() {
+  const std::size_t last = text_.find_last_not_of(kSpaceAroundCaptions);
+  if (last == std::string::npos || last < num_passed_bytes_) return;
+  if (num_passed_bytes_ == 0) num_passed_bytes_ = text_.find_first_not_of(kSpaceAroundCaptions);
+  on_text_(std::string_view(text_).substr(num_passed_bytes_, last + 1 - num_passed_bytes_));
+  num_passed_bytes_ = last + 1;
 }
 
 }  // namespace caption::pipeline

@@ -44,6 +44,22 @@ const std::string kBrief = "한 문장으로 설명해 주세요.";
 const std::string kFull = "이 영상을 자세히 설명해 주세요.";
 
 TEST_SUITE("app/several_prompts") {
+  TEST_CASE("comments among the prompts are counted, and a prompt may begin with #") {
+    const TemporaryFolder folder;
+    const std::string file = (folder.path() / "prompts.txt").string();
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    write_text(file, "# comment\n#1\tx\n{\"prompt\": \"#태그\"}\n");
+    const std::vector<std::string> command = {"run",       video, "--frames",         "2",
+                                              "--prompts", file,  "--max-new-tokens", "2"};
+    const Finished finished = run_cli(command);
+    CHECK(finished.exit_code == 0);
+    CHECK(finished.err.find("prompts: " + file + ": 1 prompt and 2 comments (a line that begins") !=
+          std::string::npos);
+    CHECK(parse_records(finished.out).at(0).prompt == "p1");
+    write_text(file, "short\tx\n");
+    CHECK(run_cli(command).err.find("comment") == std::string::npos);
+  }
+
   TEST_CASE("every clip answers every prompt as it would answer it alone") {
     const TemporaryFolder folder;
     const std::string prompts = (folder.path() / "prompts.txt").string();

@@ -114,6 +114,11 @@ TEST_SUITE("app/stream") {
     CHECK(stopped.finish_reason == "stop");
     CHECK(stopped.output_tokens < whole.output_tokens);
     CHECK(run_cli({"run", video(), "-q", "--stream", "--stop", ","}).out == stopped.caption + "\n");
+    for (const std::string text : {"가을", "가을 ", "xyz ", " ", "."}) {
+      CAPTURE(text);
+      const Finished streamed = run_cli({"run", video(), "-q", "--stream", "--stop", text});
+      CHECK(streamed.out == record_of({"--stop", text}).caption + "\n");
+    }
     const Finished beams = run_cli({"run", video(), "-q", "--stop", ",", "--num-beams", "2"});
     CHECK(beams.exit_code == 2);
     CHECK(beams.err.find("exclude each other") != std::string::npos);

@@ -194,6 +194,9 @@ TEST_SUITE("pipeline/prompts") {
         {R"({"prompt": "a")", ":1: not valid JSON"},
         {R"({"a" and b}?)", R"(is written {"prompt": "{\"..."})"},
         {"{}", ":1: prompt: is missing"},
+        {"# a\n#b\n",
+         ": no prompt in it, 2 comments (a line that begins with #; as a prompt it is "
+         "written {\"prompt\": \"#...\"})"},
         {R"({"prompt": ""})", ":1: \"p1\" has no prompt"},
         {R"({"prompt": "a", "name": ""})", ":1: a prompt without the name"}};
     for (const Case& c : kCases) {
@@ -216,16 +219,21 @@ TEST_SUITE("pipeline/prompts") {
     clips(13);  // also sets the working folder
     const InputList input = list_of({{clip_name(12), Origin::kNamed}});
     run(model, input, options, sink);
-    CHECK(heard == " " + expected_caption(12));
+    CHECK(heard == expected_caption(12));
     CHECK(num_pieces > 3);
     heard.clear();
     options.stop_strings = {"2 13 1", "nothing"};
     run(model, input, options, sink);
-    CHECK(heard == " 1");
+    CHECK(heard == "1");
     CHECK(sink.kept.at(1).caption == "1");
     CHECK(sink.kept.at(1).status == records::Status::kOk);
     CHECK(sink.kept.at(1).finish_reason == "stop");
     CHECK(sink.kept.at(1).output_tokens == 3);
+    heard.clear();
+    options.stop_strings = {"13"};  // the space before it may belong to the caption
+    run(model, input, options, sink);
+    CHECK(heard == sink.kept.at(2).caption);
+    CHECK(heard.ends_with("2"));
   }
 }
 
