@@ -75,6 +75,9 @@ std::vector<eval::Metric> chosen_metrics(const std::vector<std::string>& names) 
       throw Error(ErrorCode::kUsage, "--metrics: no metric is named \"" + name + "\"; there are " +
                                          join(metric_names()) + did_you_mean(name, metric_names()));
     }
+    if (std::find(metrics.begin(), metrics.end(), *metric) != metrics.end()) {
+      throw Error(ErrorCode::kUsage, "--metrics: " + name + " is named twice; name each once");
+    }
     metrics.push_back(*metric);
   }
   return metrics;

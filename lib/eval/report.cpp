@@ -121,6 +121,16 @@ std::string method_lines(const Report& report) {
   return out;
 }
 
+// Of a single clip each n-gram's idf is log(1 / 1), so that every caption scores 0.
+std::string cider_note(const Report& report) {
+  const bool has_cider =
+      std::any_of(report.metrics.begin(), report.metrics.end(),
+                  [](const MetricReport& metric) { return metric.metric == Metric::kCiderD; });
+  if (!has_cider || report.ids.size() != 1) return {};
+  return "note: cider-d is 0 for whatever caption, as one clip with references gives no n-gram a "
+         "weight; score several clips\n";
+}
+
 std::string named_ids(const char* what, const std::vector<std::string>& ids) {
   if (ids.empty()) return {};
   return std::string(what) + " (" + std::to_string(ids.size()) + "): " + list_some(ids) + "\n";
@@ -173,6 +183,7 @@ std::string to_table(const Report& report) {
     out += "note: " + counted(report.num_not_nfc, "text is", "texts are") +
            " not in NFC; meteor-hf and chrf2 compare such texts as they are\n";
   }
+  out += cider_note(report);
   if (report.num_superseded > 0) {
     out += "note: records superseded by a later one of the same clip and prompt: " +
            std::to_string(report.num_superseded) + "\n";

@@ -290,6 +290,8 @@ TEST_SUITE("app/usage_errors") {
         {{"bench", "--shape", "qwen3-0.6"}, "did you mean qwen3-0.6b?"},
         {{"eval", "c", "--references", "r", "--match", "stm"}, "did you mean stem?"},
         {{"eval", "c", "--references", "r", "--metrics", "meteor"}, "no metric is named"},
+        {{"eval", "c", "--references", "r", "--metrics", "chrf2,bleu-4,chrf2"},
+         "--metrics: chrf2 is named twice"},
         {{"presets", "cpu"}, "presets: nothing takes the argument \"cpu\""},
         {{"--cpu-tier", "avx3", "presets"}, "did you mean avx2?"},
         {{"run", "a.mp4", "--no\nsuch"}, "--no\\x0asuch"},

@@ -153,6 +153,20 @@ TEST_SUITE("eval/report") {
     }
   }
 
+  TEST_CASE("cider-d of a single clip is 0, and the table says why") {
+    const std::string note = "note: cider-d is 0 for whatever caption";
+    Corpus one = three_clips();
+    one.segments.resize(1);
+    const Report report = evaluate(one, without_dictionary());
+    REQUIRE(report.ids.size() == 1);
+    CHECK(metric_of(report, Metric::kCiderD).scored.value == 0);
+    CHECK(contains(to_table(report), note));
+    EvaluateOptions others = without_dictionary();
+    others.metrics = {Metric::kBleu4};
+    CHECK_FALSE(contains(to_table(evaluate(one, others)), note));
+    CHECK_FALSE(contains(to_table(evaluate(three_clips(), without_dictionary())), note));
+  }
+
   TEST_CASE("the installed dictionary is named with version and hash") {
     EvaluateOptions options;
     options.metrics = {Metric::kMeteorKo};
