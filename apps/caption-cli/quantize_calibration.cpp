@@ -118,6 +118,18 @@ config::LoadedPreset load_calibration_preset(const CalibrationFlags& flags, cons
   return loaded;
 }
 
+// What --calibration-tokens or the number of videos did not allow; empty where they allowed all.
+std::string describe_limits(const CalibrationFlags& flags,
+                            const pipeline::CalibrationPrompts& read) {
+  const std::string least = std::to_string(pipeline::kLeastCalibrationClips);
+  if (read.num_clips < pipeline::kLeastCalibrationClips) {
+    return "; it should have at least " + least + ", give more with --calibrate";
+  }
+  if (read.calibration.num_tokens() <= flags.max_tokens) return {};
+  return "; more than --calibration-tokens " + std::to_string(flags.max_tokens) +
+         ", since at least " + least + " videos are used";
+}
+
 }  // namespace
 
 const char* CalibrationFlags::first_given() const {
@@ -149,11 +161,12 @@ void add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
       ->type_name(kPathType)
       ->group(kGroup);
   command
-      .add_option("--calibration-tokens", flags.max_tokens,
-                  "tokens of all prompts together\n"
-                  "Videos are taken evenly from the list, whole, until that many are reached; at "
-                  "least 4 videos are used. Memory grows with them: 8 bytes for each token and "
-                  "number of a hidden state, 12 with awq.")
+      .add_option(
+          "--calibration-tokens", flags.max_tokens,
+          "tokens of all prompts together\n"
+          "Videos are taken evenly from the list, whole, as many as this allows; at least 4 "
+          "are used, where there are as many. Memory grows with them: 8 bytes for each token and "
+          "number of a hidden state, 12 with awq.")
       ->check(in_range(std::int64_t{1}, std::int64_t{1} << 30))
       ->type_name(kNumberType)
       ->default_str("32768")
@@ -236,7 +249,7 @@ quantise::Calibration read_calibration(const CalibrationFlags& flags, const fs::
   log_info("quantize", "calibration: " + counted(read.calibration.num_tokens(), "token") + " of " +
                            counted(std::ssize(read.calibration.prompts), "prompt") + ", " +
                            std::to_string(read.num_answers) + " with answers, on " +
-                           counted(read.num_clips, "video"));
+                           counted(read.num_clips, "video") + describe_limits(flags, read));
   if (!flags.saved_as.empty()) quantise::save_calibration(read.calibration, flags.saved_as);
   return std::move(read.calibration);
 }

@@ -118,6 +118,34 @@ TEST_SUITE("app/calibrate") {
     }
   }
 
+  TEST_CASE("too few tokens or videos are said") {
+    const TemporaryFolder folder;
+    const auto calibrate = [&](const std::vector<fs::path>& videos, const char* tokens) {
+      std::vector<std::string> arguments = {"quantize",
+                                            (source() / "samples/demo-model").string(),
+                                            "--format",
+                                            "gptq",
+                                            "--group-size",
+                                            "64",
+                                            "-o",
+                                            (folder.path() / tokens).string(),
+                                            "--calibration-tokens",
+                                            tokens,
+                                            "--calibrate"};
+      for (const fs::path& video : videos) arguments.push_back(video.string());
+      const Finished finished = run_cli(arguments);
+      CHECK(finished.exit_code == 0);
+      return finished.err;
+    };
+    const std::vector<fs::path> videos = sample_videos();
+    CHECK(contains(
+        calibrate({videos.begin(), videos.begin() + 5}, "1"),
+        " on 4 videos; more than --calibration-tokens 1, since at least 4 videos are used\n"));
+    CHECK(contains(calibrate({videos.begin(), videos.begin() + 5}, "30000"), " on 5 videos\n"));
+    CHECK(contains(calibrate({videos.front()}, "20000"),
+                   " on 1 video; it should have at least 4, give more with --calibrate\n"));
+  }
+
   TEST_CASE("other answers and other clips are refused by name") {
     const TemporaryFolder folder;
     const fs::path output = folder.path() / "model";
