@@ -49,9 +49,22 @@ bool FrameTimes::is_jump(std::int64_t step) const {
   return may_jump_ && (step > longest_step_ || step < -longest_return_);
 }
 
+void FrameTimes::date_back() {
+  for (auto i = static_cast<std::size_t>(num_undated_); i > 0; --i) {
+    pts_[i - 1] = pts_[i] - frame_ticks_;
+  }
+}
+
 void FrameTimes::add(std::int64_t pts) {
-  if (pts_.empty()) {
-    pts_.push_back(pts == AV_NOPTS_VALUE ? 0 : pts);
+  if (!has_time_) {
+    if (pts == AV_NOPTS_VALUE) {
+      pts_.push_back(frame_ticks_ * std::ssize(pts_));
+      return;
+    }
+    has_time_ = true;
+    num_undated_ = std::ssize(pts_);
+    pts_.push_back(pts);
+    date_back();
     return;
   }
   const std::int64_t last = pts_.back();
@@ -65,6 +78,8 @@ void FrameTimes::add(std::int64_t pts) {
     has_jumped_ = true;
   } else if (step > 0) {
     frame_ticks_ = step;
+    // The declared rate may be libav's estimate, which the missing times spoil.
+    if (std::ssize(pts_) == num_undated_ + 1) date_back();
   }
   pts_.push_back(std::max(last, pts + shift_));
 }

@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +30,28 @@ std::vector<std::int64_t> wandering_pts(int num_frames) {
     at += 2 + (i * 7) % 5 + (i % 17 == 0 ? 40 : 0);
   }
   return pts;
+}
+
+// Removes the times of the first pictures of an MPEG transport stream. Source: ISO/IEC 13818-1,
+// 2.4.3: packets of 188 bytes, of which some begin a picture's PES packet.
+void remove_first_times(std::vector<char>& bytes, int num_pictures) {
+  constexpr std::size_t kPacketBytes = 188, kPesHeaderBytes = 9;
+  const auto byte = [&](std::size_t at) { return static_cast<std::uint8_t>(bytes.at(at)); };
+  for (std::size_t at = 0; at + kPacketBytes <= bytes.size() && num_pictures > 0;
+       at += kPacketBytes) {
+    const bool begins_unit = (byte(at + 1) & 0x40) != 0;
+    const bool has_adaptation = (byte(at + 3) & 0x20) != 0;
+    const std::size_t pes = at + 4 + (has_adaptation ? 1u + byte(at + 4) : 0u);
+    if (!begins_unit || pes + kPesHeaderBytes > at + kPacketBytes || byte(pes + 2) != 1 ||
+        byte(pes + 3) != 0xE0) {
+      continue;
+    }
+    bytes[pes + 7] = static_cast<char>(byte(pes + 7) & 0x3F);  // no PTS, no DTS
+    std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(pes + kPesHeaderBytes), byte(pes + 8),
+                static_cast<char>(0xFF));  // stuffing
+    --num_pictures;
+  }
+  REQUIRE(num_pictures == 0);
 }
 
 struct Case {
@@ -242,6 +267,26 @@ TEST_SUITE("video/read_clip") {
           CHECK(frame.frame_idx == expected[i]);
           CHECK(test::frame_number(frame) == expected[i] % kPartFrames);
           CHECK(std::abs(frame.pts_us - expected[i] * kFrameUs) <= 1000);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("frames before the first known time precede it by a frame each") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip";
+    for (const int b_frames : {0, 2}) {
+      test::make_clip(path, {.muxer = "mpegts", .b_frames = b_frames});
+      std::vector<char> bytes = test::read_bytes(path);
+      remove_first_times(bytes, 5);
+      test::write_bytes(path, bytes);
+      for (const SeekMode mode : kModes) {
+        const Clip clip = read_clip(path, reading(mode, 60, 1));
+        CHECK(std::abs(clip.duration_us - 60 * 40'000) <= 1000);
+        REQUIRE(clip.frames.size() == 60);
+        for (const Frame& frame : clip.frames) {
+          CHECK(test::frame_number(frame) == frame.frame_idx);
+          CHECK(std::abs(frame.pts_us - frame.frame_idx * 40'000) <= 1000);
         }
       }
     }

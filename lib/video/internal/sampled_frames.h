@@ -56,9 +56,10 @@ std::vector<Target> make_targets(const std::vector<std::int64_t>& samples);
 AVRational frame_rate(const AVStream& stream);
 
 // Converts the presentation times of successive frames to a non-decreasing sequence. A frame
-// without a time follows the previous frame, and no frame gets a time before its predecessor. In
-// formats whose times may restart (joined MPEG-TS files), a jump is replaced by the duration of the
-// frame before the last.
+// without a time follows the previous frame by the duration of a frame, those before the first
+// known time precede it so, and no frame gets a time before its predecessor. In formats whose times
+// may restart (joined MPEG-TS files), a jump is replaced by the duration of the frame before the
+// last.
 class FrameTimes {
  public:
   explicit FrameTimes(Input& input);
@@ -73,13 +74,17 @@ class FrameTimes {
 
  private:
   bool is_jump(std::int64_t step) const;
+  // Sets the times of the frames before the first known time by frame_ticks_.
+  void date_back();
 
   bool may_jump_;
   bool has_jumped_ = false;
-  std::int64_t longest_step_;    // in ticks; a longer step ahead is a jump
-  std::int64_t longest_return_;  // in ticks; a longer step back is a jump
-  std::int64_t frame_ticks_;     // in ticks; duration of the frame before the last
-  std::int64_t shift_ = 0;       // in ticks; correction of the stream's times after jumps
+  bool has_time_ = false;         // a time was known; without one pts_ counts from 0
+  std::int64_t num_undated_ = 0;  // frames before the first known time
+  std::int64_t longest_step_;     // in ticks; a longer step ahead is a jump
+  std::int64_t longest_return_;   // in ticks; a longer step back is a jump
+  std::int64_t frame_ticks_;      // in ticks; duration of the frame before the last
+  std::int64_t shift_ = 0;        // in ticks; correction of the stream's times after jumps
   std::vector<std::int64_t> pts_;
 };
 
