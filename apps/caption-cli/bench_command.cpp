@@ -68,19 +68,19 @@ model::Blueprint find_known(const std::string& name) {
 
 Subject open_random(const BenchDevice& device, const std::string& name,
                     const config::Preset& preset) {
-  const Context& context = device.context;
   const model::Blueprint known = find_known(name);
   Subject subject;
   subject.shape = known.text.value();
   subject.name = name + " (random weights)";
   const weights::WeightFormat format = config::weight_format(preset.quantization);
   subject.weight_bytes =
-      model::placed_bytes(context, model::decoder_blueprint(subject.shape), format);
+      model::placed_bytes(device.context, model::decoder_blueprint(subject.shape), format);
+  config::require_least_pages(preset, subject.shape);
   // Throws before the weights fill the memory where they leave no room for pages.
   config::plan_kv_cache_bytes(preset, subject.shape, subject.weight_bytes, device.memory_bytes);
   log_info("bench", "making random weights of " + name);
-  ThreadPool pool(context.num_threads);
-  Stream stream(context, pool);
+  ThreadPool pool(device.context.num_threads);
+  Stream stream(device.context, pool);
   std::vector<std::int32_t> faint;
   if (preset.speculative.method == config::DraftMethod::kSelf) {
     faint = faint_layers(subject.shape.num_layers);
@@ -182,6 +182,7 @@ std::vector<bench::Variant> make_variants(const BenchFlags& flags,
 
 engine::EngineOptions make_engine_options(const BenchDevice& device, const config::Preset& preset,
                                           const Subject& subject, std::int32_t largest_batch) {
+  config::require_least_pages(preset, subject.decoder().spec());
   config::Preset largest = preset;
   largest.engine.max_num_seqs = largest_batch;
   const std::int64_t kv_cache_bytes =

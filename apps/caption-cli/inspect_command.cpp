@@ -97,11 +97,24 @@ std::string dumped_frame_name(std::size_t index) {
   return name.data();
 }
 
+// Throws Error(kUsage) for a path of something else than a folder.
+void require_frames_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(folder, ignored);
+  if (!std::filesystem::exists(status) || std::filesystem::is_directory(status)) return;
+  throw Error(ErrorCode::kUsage, "inspect: --dump-frames " + folder.string() +
+                                     ": is no folder; name one, which may be new");
+}
+
 // Writes binary PPM files: the RGB bytes the model's preprocessing gets. Removes the further frames
 // that an earlier dump left, so that the folder holds the frames of one film.
 void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw Error(ErrorCode::kIo, "--dump-frames " + folder.string() +
+                                    ": cannot make the folder: " + describe_errno(error.value()));
+  }
   for (std::size_t i = 0; i < clip.frames.size(); ++i) {
     const video::Frame& frame = clip.frames[i];
     const std::filesystem::path path = folder / dumped_frame_name(i);
@@ -228,6 +241,7 @@ int inspect(const InspectFlags& flags, const Globals& globals) {
   if (writes_files && flags.paths.size() != 1) {
     throw Error(ErrorCode::kUsage, "inspect: -o and --dump-frames take one video");
   }
+  require_frames_folder(flags.frames_folder);
   // Checked once, to report an error only once for all videos.
   video::parse_sampling(flags.sampling, flags.num_frames);
   if (flags.machine) inspect_machine(globals);

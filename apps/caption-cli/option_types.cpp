@@ -33,7 +33,9 @@ CLI::Option* add_size(CLI::App& command, const std::string& name,
           [&bytes, name, min_bytes](const std::string& text) {
             const std::optional<std::int64_t> size = parse_bytes(text);
             if (!size.has_value()) {
-              throw CLI::ValidationError(name, expected_text(std::string(kSizeExample), text));
+              throw CLI::ValidationError(
+                  name, expected_text(
+                            is_size(text) ? "less than 8192PiB" : std::string(kSizeExample), text));
             }
             if (*size < min_bytes) {
               throw CLI::ValidationError(name,

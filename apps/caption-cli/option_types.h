@@ -57,7 +57,10 @@ CLI::Validator in_range(T min, T max) {
             stream.imbue(std::locale::classic());
             const bool is_number = static_cast<bool>(stream >> value) && stream.peek() == EOF;
             const bool is_in = is_number && value >= min && value <= max;
-            return is_in ? std::string() : expected_text(range, text);
+            if (is_in) return std::string();
+            const char* const kind =
+                std::is_integral_v<T> ? "a whole number from " : "a number from ";
+            return expected_text(is_number ? range : kind + range, text);
           },
           range};
 }

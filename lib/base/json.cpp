@@ -160,6 +160,12 @@ struct JsonObject::Node {
     return it == object->end() || it->is_null() ? nullptr : &*it;
   }
 
+  // Throws for a key without a value.
+  [[noreturn]] void fail_absent(std::string_view key, std::string_view wanted) const {
+    fail(key, (object->contains(key) ? "is null; " : "is missing; ") + std::string(wanted) +
+                  " is needed");
+  }
+
   std::string path_to(std::string_view key) const {
     std::string path = name + (is_root ? ": " : ".");
     path += key.size() <= kMaxQuotedBytes ? make_valid_utf8(key) : excerpt(key);
@@ -251,7 +257,7 @@ std::int64_t JsonObject::get_int(std::string_view key, std::int64_t fallback, st
 std::int64_t JsonObject::require_int(std::string_view key, std::int64_t min,
                                      std::int64_t max) const {
   const Json* value = node_->find(key);
-  if (value == nullptr) node_->fail(key, "is missing; an integer is needed");
+  if (value == nullptr) node_->fail_absent(key, "an integer");
   const std::int64_t number = node_->to_int(key, *value);
   if (number < min || number > max) {
     node_->fail(key, "expected " + std::to_string(min) + " to " + std::to_string(max) + ", found " +
@@ -279,7 +285,7 @@ std::string JsonObject::get_string(std::string_view key, std::string_view fallba
 
 std::string JsonObject::require_string(std::string_view key) const {
   const Json* value = node_->find(key);
-  if (value == nullptr) node_->fail(key, "is missing; a string is needed");
+  if (value == nullptr) node_->fail_absent(key, "a string");
   return node_->to_string(key, *value);
 }
 

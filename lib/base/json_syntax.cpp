@@ -98,7 +98,9 @@ std::string describe_character(std::string_view text, std::size_t at) {
 std::string describe_token(std::string_view text, std::size_t begin) {
   const char before = previous_character(text, begin);
   const std::string token = token_at(text, begin);
-  if (before == '\0') return "{ is expected, not " + token;
+  if (before == '\0') {
+    return "{ is expected, not " + (is_word_character(token[0]) ? "\"" + token + "\"" : token);
+  }
   const bool closes = token == "}" || token == "]";
   if (before == ',' && closes) return "a comma too many before " + token;
   if (before == ':' && (closes || token == ",")) return "the value after : is missing";

@@ -59,6 +59,14 @@ std::optional<std::int64_t> bytes_of_unit(std::string_view unit) {
   return bytes;
 }
 
+// Number of bytes of the unit that follows a number, with or without a space.
+std::optional<std::int64_t> bytes_of_unit_in(const Decimal& number) {
+  std::string_view unit = number.rest;
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (unit.empty() && !number.rest.empty()) return std::nullopt;
+  return bytes_of_unit(lowered(unit));
+}
+
 // 0.FRACTION of `unit`, rounded down. Exact: floor((a + floor(b)) / 10) is floor((a + b) / 10) for
 // whole a, and 9 times the largest unit fits 64 bits.
 std::int64_t share_of(std::int64_t unit, std::string_view fraction) {
@@ -95,13 +103,15 @@ std::optional<double> plain_seconds(std::string_view text) {
 
 }  // namespace
 
+bool is_size(std::string_view text) {
+  const std::optional<Decimal> number = read_decimal(text);
+  return number.has_value() && bytes_of_unit_in(*number).has_value();
+}
+
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
   const std::optional<Decimal> number = read_decimal(text);
   if (!number.has_value()) return std::nullopt;
-  std::string_view unit = number->rest;
-  if (unit.starts_with(' ')) unit.remove_prefix(1);
-  if (unit.empty() && !number->rest.empty()) return std::nullopt;
-  const std::optional<std::int64_t> unit_bytes = bytes_of_unit(lowered(unit));
+  const std::optional<std::int64_t> unit_bytes = bytes_of_unit_in(*number);
   if (!unit_bytes.has_value()) return std::nullopt;
 
   std::int64_t whole = 0;

@@ -19,6 +19,8 @@ namespace caption {
 // A size in bytes, rounded down. std::nullopt for a text that is not a size: an empty text, a sign,
 // an unknown unit, or more than 2^63 - 1 bytes.
 std::optional<std::int64_t> parse_bytes(std::string_view text);
+// Whether a text has the form of a size, of however many bytes.
+bool is_size(std::string_view text);
 // A time in seconds, finite. std::nullopt for a text that is not a time: an empty text, a negative
 // number, an unknown unit, units out of order.
 std::optional<double> parse_seconds(std::string_view text);

@@ -127,4 +127,16 @@ void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
   }
 }
 
+void require_least_pages(const Preset& preset, const model::DecoderSpec& spec) {
+  const std::int64_t given_bytes = preset.engine.kv_cache_bytes;
+  const std::int64_t page_bytes = kv_page_bytes(preset, spec);
+  const std::int64_t needed = scheduler::kLeastPoolPages;
+  if (given_bytes == 0 || given_bytes >= needed * page_bytes) return;
+  throw Error(ErrorCode::kUsage, "--kv-cache-bytes " + exact_bytes(given_bytes) + " holds " +
+                                     counted(given_bytes / page_bytes, "KV page") + " of " +
+                                     std::to_string(kv::kPageTokens) +
+                                     " tokens, and an engine needs " + std::to_string(needed) +
+                                     "; raise it to at least " + exact_bytes(needed * page_bytes));
+}
+
 }  // namespace caption::config

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <string>
 #include <type_traits>
 
@@ -50,6 +52,9 @@ std::string assign(const Scalar& scalar, std::string& value) {
     return std::to_string(scalar.text.size()) + " bytes of text; at most " +
            std::to_string(kMaxTextBytes) + " are allowed";
   }
+  if (scalar.text.find('\0') != std::string_view::npos) {
+    return "the text holds a NUL character, " + excerpt(scalar.text);
+  }
   value = scalar.text;
   return {};
 }
@@ -69,7 +74,7 @@ std::string assign(const Scalar& scalar, std::vector<std::string>& values) {
 std::string assign(const Scalar& scalar, bool& value) {
   const bool is_true = scalar.text == "true" || scalar.text == "on";
   if (scalar.is_string || (!is_true && scalar.text != "false" && scalar.text != "off")) {
-    return "expected true or false, found " + excerpt(scalar.text);
+    return "expected true or false, or on or off, found " + excerpt(scalar.text);
   }
   value = is_true;
   return {};
@@ -83,7 +88,15 @@ Reading read_number(std::string_view text, T& value) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (stop != end) return Reading::kNoNumber;
-  if (error == std::errc::result_out_of_range) return Reading::kTooLarge;
+  if (error == std::errc::result_out_of_range) {
+    if constexpr (std::is_floating_point_v<T>) {
+      // A number that is too close to 0 becomes the least one beside it, and is not taken for 0.
+      const double nearest = std::strtod(std::string(text).c_str(), nullptr);
+      value = std::copysign(std::numeric_limits<T>::denorm_min(), static_cast<T>(nearest));
+      if (std::abs(nearest) < 1) return Reading::kNumber;
+    }
+    return Reading::kTooLarge;
+  }
   return error == std::errc() ? Reading::kNumber : Reading::kNoNumber;
 }
 
@@ -93,7 +106,8 @@ Reading read_value(Means means, std::string_view text, std::int64_t& value) {
   if (means != Means::kBytes || plain != Reading::kNoNumber) return plain;
   const std::optional<std::int64_t> bytes = parse_bytes(text);
   if (bytes.has_value()) value = *bytes;
-  return bytes.has_value() ? Reading::kNumber : Reading::kNoNumber;
+  if (bytes.has_value()) return Reading::kNumber;
+  return is_size(text) ? Reading::kTooLarge : Reading::kNoNumber;
 }
 Reading read_value(Means means, std::string_view text, double& value) {
   const Reading plain = read_number(text, value);

@@ -78,6 +78,10 @@ void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
                            const std::vector<model::Conversation>& prompts,
                            std::int64_t kv_cache_bytes);
 
+// Throws Error(kUsage) when the pages of --kv-cache-bytes are fewer than an engine needs for any
+// sequence (scheduler::kLeastPoolPages).
+void require_least_pages(const Preset& preset, const model::DecoderSpec& spec);
+
 // Bytes of one KV page: K and V of all layers for kv::kPageTokens tokens.
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec);
 // Bytes of the pages that self-drafts have besides (engine::num_guess_pages()).

@@ -3,6 +3,7 @@
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 
@@ -165,6 +166,19 @@ class FlatReader final : public YAML::EventHandler {
   YAML::Mark list_mark_;
 };
 
+// What to do about a line, counted from 0, that is not YAML.
+std::string advise_on_line(std::string_view text, int line) {
+  for (int i = 0; i < line && !text.empty(); ++i) {
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  }
+  const std::string_view begin = text.substr(0, text.find_first_not_of(" \t"));
+  if (begin.find('\t') != std::string_view::npos) {
+    return "the line is indented by a tab, and YAML takes spaces";
+  }
+  return "a preset has lines of \"section:\" and, below each and indented by spaces, of \"key: "
+         "value\", where text with : # { [ & * or quotes stands in quotes";
+}
+
 }  // namespace
 
 void throw_at(std::string_view name, int line, int column, const std::string& message) {
@@ -192,7 +206,9 @@ YamlDocument read_yaml(std::string_view text, std::string_view name) {
     }
   } catch (const YAML::Exception& error) {
     // yaml-cpp quotes single bytes, which may be parts of a character.
-    throw_at(name, error.mark.line + 1, error.mark.column + 1, make_valid_utf8(error.msg));
+    throw_at(name, error.mark.line + 1, error.mark.column + 1,
+             "not valid YAML (" + make_valid_utf8(error.msg) + "); " +
+                 advise_on_line(text, error.mark.line));
   }
   return reader.take();
 }

@@ -86,6 +86,9 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
       fail(where, "the name " + json_quote(prompt.name) +
                       " holds a control character; give the prompt a name without one");
     }
+    if (prompt.text.find('\0') != std::string::npos) {
+      fail(where, "the prompt holds a NUL character");
+    }
     if (prompt.text.find_first_not_of(" \t") == std::string::npos) {
       fail(where, "\"" + prompt.name + "\" has no prompt after its tab");
     }

@@ -98,7 +98,7 @@ void validate_beams(const SamplingParams& params, std::int64_t vocab) {
 void validate(const SamplingParams& params, std::int64_t vocab) {
   const double t = params.temperature;
   require(t == 0 || (t >= kMinTemperature && std::isfinite(t)),
-          "temperature is " + std::to_string(t) + "; it must be 0 (greedy) or at least 0.00001");
+          "temperature is " + number_text(t) + "; it must be 0 (greedy) or at least 0.00001");
   require(params.top_k >= 0,
           "top_k is " + std::to_string(params.top_k) + "; it must be 0 (off) or more");
   require(params.top_p > 0 && params.top_p <= 1,

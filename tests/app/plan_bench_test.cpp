@@ -373,6 +373,8 @@ TEST_SUITE("app/bench") {
         {"bench", "--references", "x"},
         {"bench", "--output-tokens", "5000"},
         {"bench", "--shape", "demo", "--kv-cache-bytes", "64KiB"},  // too few pages for a request
+        {"bench", "--shape", "demo", "--kv-cache-bytes", "1KiB"},   // and for an engine
+        {"bench", "--model", "samples/demo-model", "--kv-cache-bytes", "1KiB"},
         {"bench", "clip.mp4", "--shape", "demo"},
         {"bench", "clip.mp4", "--price", "kv", "--price-positions", "9"},
         {"bench", "clip.mp4", "--price-base", "samples/demo-model"},

@@ -264,6 +264,12 @@ TEST_SUITE("app/run") {
     CHECK_FALSE(fs::exists(folder.path() / "frames/frame_002.ppm"));
     CHECK_FALSE(fs::exists(folder.path() / "frames/frame_003.ppm"));
     CHECK(fs::exists(folder.path() / "frames/notes.txt"));
+    const Finished on_file = run_cli({"inspect", clip.string(), "--dump-frames", clip.string(),
+                                      "-o", (folder.path() / "other.png").string()});
+    CHECK(on_file.exit_code == 2);
+    CHECK(on_file.err == "error: caption-cli: inspect: --dump-frames " + clip.string() +
+                             ": is no folder; name one, which may be new\n");
+    CHECK_FALSE(fs::exists(folder.path() / "other.png"));
   }
 }
 

@@ -132,6 +132,11 @@ TEST_SUITE("base/json") {
          "config.json: l: expected an object, found a list of 2"},
     };
     for (const auto& row : kRows) CHECK(row.message == row.wanted);
+    const JsonObject blank = parsed(R"({"a": null})");
+    CHECK(message_of([&] { blank.require_string("a"); }) ==
+          "config.json: a: is null; a string is needed");
+    CHECK(message_of([&] { blank.require_int("a", 0, 9); }) ==
+          "config.json: a: is null; an integer is needed");
     CHECK(message_of([] { parsed(R"({"a": 10})").require_int("a", 1, 9); }) ==
           "config.json: a: expected 1 to 9, found 10");
     const JsonObject element = parsed(R"({"m": [{}, {"k": 1}]})").get_objects("m")[1];
@@ -165,7 +170,7 @@ TEST_SUITE("base/json") {
         {"{\"a\": 1]", "column 8: unexpected ]"},
         {"{\"a\": 01}", "column 7: unexpected 01"},
         {"{\"하늘\": 하늘}", "column 8: unexpected 하"},
-        {"hello", "column 1: { is expected, not hello"},
+        {"hello", "column 1: { is expected, not \"hello\""},
         {"{\"a\": 1e999}", "not valid JSON: number overflow parsing '1e999'"},
         {"{\"a\": \"\xff\"}", "column 8: bytes that are no UTF-8"},
         {"{\"a\": \"\xed\xa0\x80\"}", "bytes that are no UTF-8"},

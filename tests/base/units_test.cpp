@@ -83,6 +83,17 @@ TEST_SUITE("base/units") {
     CHECK_FALSE(parse_bytes(std::string("4\0G", 3)).has_value());
   }
 
+  TEST_CASE("a size that is too large is a size") {
+    for (const char* text : {"9223372036854775808", "8192P", "99999999999999999999 GiB", "4G"}) {
+      CAPTURE(text);
+      CHECK(is_size(text));
+    }
+    for (const char* text : {"", "4X", "-1", "1e30", "G", "4 "}) {
+      CAPTURE(text);
+      CHECK_FALSE(is_size(text));
+    }
+  }
+
   TEST_CASE("a size that is written reads back the same") {
     CHECK(exact_bytes(0) == "0");
     CHECK(exact_bytes(1000) == "1000");

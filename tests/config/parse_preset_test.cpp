@@ -71,6 +71,9 @@ TEST_SUITE("config/parse_preset") {
          "p.yaml:2:19: engine.kv_cache_bytes: expected 0 to 1PiB, found \"-1\""},
         {"engine:\n  kv_cache_bytes: 2048TiB\n",
          "p.yaml:2:19: engine.kv_cache_bytes: expected 0 to 1PiB, found \"2048TiB\""},
+        {"engine:\n  kv_cache_bytes: 99999999999999999999 GiB\n",
+         "p.yaml:2:19: engine.kv_cache_bytes: expected 0 to 1PiB, found \"99999999999999999999 "
+         "GiB\""},
         {"engine:\n  kv_cache_dir_bytes: 1K\n",
          "p.yaml:2:23: engine.kv_cache_dir_bytes: expected 1MiB to 1PiB, found \"1K\""},
         {"video:\n  decode_timeout_s: 5x\n",
@@ -97,7 +100,15 @@ TEST_SUITE("config/parse_preset") {
          "p.yaml:2:17: engine.max_num_seqs: expected 1 to 4096"},
         {"engine:\n  max_num_seqs:\n", "p.yaml:"},
         {"engine:\n  chunked_prefill: yes\n",
-         "p.yaml:2:20: engine.chunked_prefill: expected true or false"},
+         "p.yaml:2:20: engine.chunked_prefill: expected true or false, or on or off, found "
+         "\"yes\""},
+        {"generation:\n  prompt: \"a\\0b\"\n",
+         "p.yaml:2:11: generation.prompt: the text holds a NUL character, \"a\\u0000b\""},
+        {"engine:\n\tbatching: static\n",
+         "p.yaml:2:10: not valid YAML (illegal map value); the line is indented by a tab, and YAML "
+         "takes spaces"},
+        {"engine: {batching: [a}\n",
+         "p.yaml:1:22: not valid YAML (illegal flow end); a preset has "},
         {"engine:\n  batching: dynamic\n",
          "p.yaml:2:13: engine.batching: expected one of continuous, static"},
         {"generation:\n  temperature: nan\n", "p.yaml:2:16: generation.temperature: expected"},
@@ -313,6 +324,12 @@ TEST_SUITE("config/parse_preset") {
   TEST_CASE("flags are checked by the same table") {
     CHECK(flag_refusal("generation.temperature", "0.5") == "");
     CHECK(flag_refusal("generation.temperature", "nan").starts_with("--flag: expected"));
+    CHECK(
+        flag_refusal("generation.temperature", "-1e-400").starts_with("--flag: expected 0 to 10"));
+    CHECK(flag_refusal("generation.temperature", "1e400").starts_with("--flag: expected 0 to 10"));
+    Preset cold;
+    apply_override(cold, {"generation.temperature", "1e-400", "--flag"});
+    CHECK(cold.generation.temperature > 0);  // not taken for greedy decoding
     CHECK(flag_refusal("generation.temperature", "").starts_with("--flag: expected a number"));
     CHECK(flag_refusal("video.num_frames", "0").starts_with("--flag: expected 1 to 4096"));
     CHECK(flag_refusal("engine.kv_cache_bytes", "4GiB") == "");

@@ -197,6 +197,7 @@ TEST_SUITE("pipeline/prompts") {
         {"# a\n#b\n",
          ": no prompt in it, 2 comments (a line that begins with #; as a prompt it is "
          "written {\"prompt\": \"#...\"})"},
+        {R"({"prompt": "a\u0000b"})", ":1: the prompt holds a NUL character"},
         {R"({"prompt": ""})", ":1: \"p1\" has no prompt"},
         {R"({"prompt": "a", "name": ""})", ":1: a prompt without the name"}};
     for (const Case& c : kCases) {
