@@ -350,9 +350,8 @@ ModelInspection inspect_model(const std::string& name, const std::vector<std::st
                               WithHash hash, const Globals& globals) {
   if (name.ends_with(".safetensors")) return inspect_weight_file(name);
   fs::path place;
-  const std::optional<Error> absent = refusal_of([&] {
-    place = config::find_model(config::from_working_folder(name), locations_of(globals));
-  });
+  const std::optional<Error> absent =
+      refusal_of([&] { place = config::find_named_model(name, locations_of(globals)); });
   if (name.ends_with(".gguf")) {
     return inspect_gguf(name, absent.has_value() ? fs::path(name) : place, adapters, hash, globals);
   }

@@ -106,9 +106,8 @@ std::filesystem::path find_source(const QuantizeFlags& flags, const Globals& glo
                                        "composed model that of its language model: the preset then "
                                        "names the result as llm)");
   }
-  return config::find_model(
-      config::from_working_folder(name),
-      model_locations(flags.calibration.preset, globals.locations, detect_machine()));
+  return config::find_named_model(
+      name, model_locations(flags.calibration.preset, globals.locations, detect_machine()));
 }
 
 void report(const QuantizeFlags& flags, const quantise::QuantiseOutcome& outcome) {

@@ -12,6 +12,7 @@
 #include "base/nearest.h"
 #include "base/units.h"
 #include "config/load_preset.h"
+#include "config/resources.h"
 #include "model/blueprint.h"
 #include "plan/known_models.h"
 
@@ -149,6 +150,10 @@ std::string describe_known(const std::string& hub_name, plan::KnownUse use) {
 }  // namespace
 
 DownloadAdvice advise_download(const std::string& hub_name) {
+  if (hub_name == ModelSection{}.path) {
+    return {.text = "it is the demonstration model, which is on no hub; " +
+                    std::string(kInstallationAdvice)};
+  }
   if (is_mixture_of_experts(hub_name)) {
     return {.code = ErrorCode::kUnavailable,
             .text =

@@ -108,8 +108,7 @@ std::string describe_lack_of_presets(const fs::path& own_presets) {
          (own_presets.empty()
               ? "CAPTION_PRESETS, which may name their folder, is not set"
               : "none in " + own_presets.string() + ", which CAPTION_PRESETS names") +
-         "; apt-get install --reinstall caption-cli, or cmake --install of the build folder, puts "
-         "them beside the program";
+         "; " + std::string(kInstallationAdvice);
 }
 
 std::string choose_preset(const Machine& machine, bool has_cuda_kernels) {

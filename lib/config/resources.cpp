@@ -109,4 +109,8 @@ std::string from_working_folder(const std::string& name) {
   return error ? name : whole.lexically_normal().string();
 }
 
+fs::path find_named_model(const std::string& name, const Locations& locations) {
+  return is_place(name) ? fs::path(name) : find_model(name, locations);
+}
+
 }  // namespace caption::config

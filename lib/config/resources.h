@@ -11,6 +11,12 @@
 
 namespace caption::config {
 
+// What to do where they are missing, as the end of a sentence.
+inline constexpr std::string_view kInstallationAdvice =
+    "apt-get install --reinstall caption-cli, or cmake --install of the build folder, puts the "
+    "presets "
+    "and the demonstration model beside the program";
+
 // The folder beside the running executable in which an installation has presets/ and samples/,
 // whether or not it exists; empty if the system does not name the executable. Thread-safe.
 std::filesystem::path installed_resources();
@@ -39,5 +45,9 @@ std::optional<std::filesystem::path> find_model_place(std::string_view name,
 // Returns the absolute path of a model that a command line names relative to the working folder,
 // because find_model() looks beside the preset first; any other name unchanged.
 std::string from_working_folder(const std::string& name);
+
+// Finds a model that a command line names: in the working folder, as it is written, or else as
+// find_model().
+std::filesystem::path find_named_model(const std::string& name, const Locations& locations);
 
 }  // namespace caption::config

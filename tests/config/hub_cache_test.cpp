@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/download_advice.h"
 #include "config/hub_cache.h"
 
 namespace caption {
@@ -115,6 +116,10 @@ TEST_SUITE("config/hub_cache") {
       CAPTURE(c.name);
       CHECK(refusal(c.name).find(c.advice) != std::string::npos);
     }
+    // The demonstration model comes with the program alone.
+    const std::string demo = config::advise_download("samples/demo-model").text;
+    CHECK(demo.starts_with("it is the demonstration model, which is on no hub; "));
+    CHECK(demo.find("hf download") == std::string::npos);
   }
 
   TEST_CASE("a known model is answered with what it needs") {
