@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/internal/json_syntax.h"
+#include "base/mend_advice.h"
 #include "base/utf8.h"
 
 namespace caption {
@@ -55,11 +56,6 @@ std::string reason_of(const nlohmann::detail::exception& exception) {
   return make_valid_utf8(reason);
 }
 
-// A remedy for a broken file, where the error code implies one.
-std::string advice_for(ErrorCode code) {
-  return code == ErrorCode::kBadModel ? "; download the file again, or mend it" : "";
-}
-
 // Builds the document from the parser's events, in linear time, which the parser with a callback
 // does not: it searches a container for discarded values after each object in it. Refuses what
 // nlohmann-json accepts: duplicate keys (the last one would win) and deep nesting.
@@ -93,13 +89,12 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
                    const nlohmann::detail::exception& exception) override {
     const auto* syntax = dynamic_cast<const Json::parse_error*>(&exception);
     fail("not valid JSON: " +
-         (syntax != nullptr ? describe_json_error(text_, syntax->byte) : reason_of(exception)) +
-         advice_for(code_));
+         (syntax != nullptr ? describe_json_error(text_, syntax->byte) : reason_of(exception)));
   }
 
  private:
   [[noreturn]] void fail(const std::string& message) const {
-    throw Error(code_, name_ + ": " + message);
+    throw Error(code_, name_ + ": " + message + mend_advice(code_));
   }
 
   // Puts a value where the text has it, and returns its place, which stays until the next value.
@@ -173,7 +168,7 @@ struct JsonObject::Node {
   }
 
   [[noreturn]] void fail(std::string_view key, const std::string& message) const {
-    throw Error(code, path_to(key) + ": " + message);
+    throw Error(code, path_to(key) + ": " + message + mend_advice(code));
   }
   [[noreturn]] void fail_type(std::string_view key, std::string_view wanted,
                               const Json& found) const {
@@ -223,7 +218,7 @@ JsonObject JsonObject::parse(std::string_view text, std::string name_for_errors,
   auto document = std::make_shared<const Json>(parse_guarded(text, name_for_errors, code));
   if (!document->is_object()) {
     throw Error(code, name_for_errors + ": expected an object, found " + describe(*document) +
-                          advice_for(code));
+                          mend_advice(code));
   }
   const Json* root = document.get();
   return JsonObject(std::make_shared<const Node>(

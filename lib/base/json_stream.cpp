@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/internal/json_syntax.h"
+#include "base/mend_advice.h"
 #include "base/utf8.h"
 
 namespace caption {
@@ -51,13 +52,12 @@ void JsonStream::fail(const std::string& message) const {
   const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
   const std::size_t column = decode_utf8_lossy(before.substr(line_begin)).size() + 1;
   throw Error(code_, name_ + ": line " + std::to_string(line) + ", column " +
-                         std::to_string(column) + ": " + message);
+                         std::to_string(column) + ": " + message + mend_advice(code_));
 }
 
 void JsonStream::fail_syntax() const {
-  throw Error(code_,
-              name_ + ": not valid JSON: " + describe_json_error(text_, pos_ + 1) +
-                  (code_ == ErrorCode::kBadModel ? "; download the file again, or mend it" : ""));
+  throw Error(code_, name_ + ": not valid JSON: " + describe_json_error(text_, pos_ + 1) +
+                         mend_advice(code_));
 }
 
 void JsonStream::fail_type(std::string_view expected) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/mend_advice.h"
 #include "base/open_file.h"
 #include "model/internal/module_pattern.h"
 #include "tensor/dtype.h"
@@ -74,8 +75,6 @@ constexpr std::array<std::string_view, 4> kPlainInitialisations = {"gaussian", "
 [[noreturn]] void fail_unavailable(const std::string& what) {
   throw Error(ErrorCode::kUnavailable, what);
 }
-
-[[noreturn]] void fail_bad(const std::string& what) { throw Error(ErrorCode::kBadModel, what); }
 
 std::string merging_advice() {
   return "merge the adapter into the weights where it was trained (merge_and_unload() of peft)";
@@ -146,13 +145,13 @@ std::vector<PatternValue<T>> parse_patterns(const JsonObject& config, const std:
   const std::string where = config.name() + ": " + name + ": ";
   const std::vector<std::string> keys = patterns->keys();
   if (keys.size() > kMaxPatterns) {
-    fail_bad(where + std::to_string(keys.size()) + " expressions; at most " +
-             std::to_string(kMaxPatterns) + " are expected");
+    fail_bad_file(where + std::to_string(keys.size()) + " expressions; at most " +
+                  std::to_string(kMaxPatterns) + " are expected");
   }
   for (const std::string& key : keys) {
     if (key.size() > kMaxPatternBytes) {
-      fail_bad(where + "an expression of " + std::to_string(key.size()) + " bytes; at most " +
-               std::to_string(kMaxPatternBytes) + " are expected");
+      fail_bad_file(where + "an expression of " + std::to_string(key.size()) + " bytes; at most " +
+                    std::to_string(kMaxPatternBytes) + " are expected");
     }
     std::optional<ModulePattern> pattern = ModulePattern::parse(key);
     if (!pattern.has_value()) {
@@ -243,10 +242,10 @@ std::optional<std::int64_t> layer_of(const LoraConfig& config, const std::string
 void check_is_adapted(const LoraConfig& config, const std::string& where,
                       const std::string& module) {
   if (!config.targets.empty() && !ends_with_any(module, config.targets)) {
-    fail_bad(where + ": " + kConfigName + " does not name the module in target_modules");
+    fail_bad_file(where + ": " + kConfigName + " does not name the module in target_modules");
   }
   if (ends_with_any(module, config.excluded)) {
-    fail_bad(where + ": " + kConfigName + " names the module in exclude_modules");
+    fail_bad_file(where + ": " + kConfigName + " names the module in exclude_modules");
   }
   const bool is_named =
       std::find(config.targets.begin(), config.targets.end(), module) != config.targets.end();
@@ -254,7 +253,7 @@ void check_is_adapted(const LoraConfig& config, const std::string& where,
   const std::optional<std::int64_t> layer = layer_of(config, module);
   if (layer && std::find(config.layers.begin(), config.layers.end(), *layer) != config.layers.end())
     return;
-  fail_bad(where + ": the module's layer is not in layers_to_transform of " + kConfigName);
+  fail_bad_file(where + ": the module's layer is not in layers_to_transform of " + kConfigName);
 }
 
 // The tensors of a module, as they are found in the file.
@@ -291,9 +290,9 @@ std::map<std::string, ModuleTensors> find_modules(const weights::Checkpoint& wei
     ModuleTensors& tensors = modules[module];
     std::optional<ConstView>& tensor = is_a ? tensors.a : is_b ? tensors.b : tensors.base;
     if (tensor.has_value()) {
-      fail_bad(weights.path().string() + ": tensor " + module + std::string(suffix) +
-               " occurs twice, with " + std::string(kPeftPrefix) +
-               " before its name and without; the adapter must name the module once");
+      fail_bad_file(weights.path().string() + ": tensor " + module + std::string(suffix) +
+                    " occurs twice, with " + std::string(kPeftPrefix) +
+                    " before its name and without; the adapter must name the module once");
     }
     tensor = *weights.find(name);
   }
@@ -318,32 +317,33 @@ void check_matrix(const std::string& where, std::string_view kind, ConstView mat
   const std::string name = where + std::string(kind);
   if (matrix.shape().rank() == 4) {
     fail_unavailable(name + " " + matrix.shape().to_string() +
-                     " adapts a convolution, which this build does not support");
+                     " adapts a convolution, which this build does not support; " +
+                     merging_advice());
   }
   if (matrix.shape().rank() != 2 || matrix.num_elements() == 0) {
-    fail_bad(name + " has shape " + matrix.shape().to_string() + "; expected a matrix");
+    fail_bad_file(name + " has shape " + matrix.shape().to_string() + "; expected a matrix");
   }
   if (!is_floating(matrix.dtype())) {
-    fail_bad(name + " holds " + std::string(dtype_name(matrix.dtype())) +
-             "; f32, bf16 or f16 were expected");
+    fail_bad_file(name + " holds " + std::string(dtype_name(matrix.dtype())) +
+                  "; f32, bf16 or f16 were expected");
   }
-  if (!is_finite(matrix)) fail_bad(name + " holds a number that is not finite");
+  if (!is_finite(matrix)) fail_bad_file(name + " holds a number that is not finite");
 }
 
 LoraTerm make_term(const LoraConfig& config, const std::string& file, const std::string& module,
                    const ModuleTensors& found) {
   const std::string where = file + ": tensor " + module;
   if (!found.a.has_value() || !found.b.has_value()) {
-    fail_bad(where + std::string(found.a.has_value() ? kSuffixB : kSuffixA) + " is missing");
+    fail_bad_file(where + std::string(found.a.has_value() ? kSuffixB : kSuffixA) + " is missing");
   }
   check_matrix(where, kSuffixA, *found.a);
   check_matrix(where, kSuffixB, *found.b);
   if (found.base.has_value()) check_matrix(where, kSuffixBase, *found.base);
   const auto rank = find_pattern(config, "rank_pattern", config.rank_pattern, module, config.rank);
   if (found.a->dim(0) != rank || found.b->dim(1) != rank) {
-    fail_bad(where + ": lora_A " + found.a->shape().to_string() + " and lora_B " +
-             found.b->shape().to_string() + " do not have the rank " + std::to_string(rank) +
-             " of " + kConfigName);
+    fail_bad_file(where + ": lora_A " + found.a->shape().to_string() + " and lora_B " +
+                  found.b->shape().to_string() + " do not have the rank " + std::to_string(rank) +
+                  " of " + kConfigName);
   }
   check_is_adapted(config, where, module);
   const double alpha =
@@ -351,8 +351,9 @@ LoraTerm make_term(const LoraConfig& config, const std::string& file, const std:
   const auto divisor = static_cast<double>(rank);
   const double scale = alpha / (config.is_rank_stabilised ? std::sqrt(divisor) : divisor);
   if (!(std::abs(scale) <= kMaxScale)) {
-    fail_bad(config.name + ": lora_alpha of " + module + " divided by its rank is " +
-             json_number(scale) + "; at most 65536 is expected, beyond which activations overflow");
+    fail_bad_file(config.name + ": lora_alpha of " + module + " divided by its rank is " +
+                  json_number(scale) +
+                  "; at most 65536 is expected, beyond which activations overflow");
   }
   return {.module = module,
           .a = *found.a,
@@ -363,8 +364,9 @@ LoraTerm make_term(const LoraConfig& config, const std::string& file, const std:
 
 void require_files(const fs::path& folder) {
   if (!is_present(folder / kConfigName)) {
-    fail_bad((folder / kConfigName).string() +
-             " is missing; an adapter is a folder as save_pretrained() of peft writes it");
+    throw Error(ErrorCode::kBadModel,
+                (folder / kConfigName).string() +
+                    " is missing; an adapter is a folder as save_pretrained() of peft writes it");
   }
   if (is_present(folder / kWeightsName)) {
     try {
@@ -378,7 +380,7 @@ void require_files(const fs::path& folder) {
                      ": this build reads adapters as safetensors only; open it with peft and save "
                      "it again with save_pretrained()");
   }
-  fail_bad((folder / kWeightsName).string() + " is missing beside " + kConfigName);
+  fail_bad_file((folder / kWeightsName).string() + " is missing beside " + kConfigName);
 }
 
 }  // namespace
@@ -405,7 +407,7 @@ Adapter Adapter::open(const fs::path& folder) {
   for (const auto& [module, tensors] : find_modules(adapter.weights_)) {
     adapter.terms_.push_back(make_term(config, file, module, tensors));
   }
-  if (adapter.terms_.empty()) fail_bad(file + ": holds no tensor");
+  if (adapter.terms_.empty()) fail_bad_file(file + ": holds no tensor");
   return adapter;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "model/internal/adapter.h"
 
 namespace caption::model {
@@ -113,22 +114,28 @@ bool is_unused_layer(const LoraTerm& term, const Modules& modules, const Bluepri
                                const Blueprint& blueprint) {
   const bool is_head = term.module == "lm_head" || term.module.ends_with(".lm_head");
   if (is_head && blueprint.decoder.head == blueprint.decoder.embedding) {
-    throw Error(ErrorCode::kUnavailable,
-                adapter.folder().string() + ": adapts " + term.module +
-                    ", which is the embedding in this model; this build does not support that");
+    throw Error(
+        ErrorCode::kUnavailable,
+        adapter.folder().string() + ": adapts " + term.module +
+            ", which is the embedding in this model; this build does not support that: merge the "
+            "adapter into the weights where it was trained");
   }
-  throw Error(ErrorCode::kBadModel,
-              adapter.folder().string() + ": adapts " + term.module +
-                  ", which the model does not have; the adapter is another base model's");
+  throw Error(
+      ErrorCode::kBadModel,
+      adapter.folder().string() + ": adapts " + term.module +
+          ", which the model does not have; the adapter is another base model's: name that one "
+          "with --model");
 }
 
 void check_fit(const Adapter& adapter, const LoraTerm& term, const Place& place,
                const Parameter& parameter) {
   if (parameter.role != Role::kDecoderLinear && parameter.role != Role::kEncoderLinear &&
       parameter.role != Role::kHead) {
-    throw Error(ErrorCode::kUnavailable,
-                adapter.folder().string() + ": adapts " + term.module +
-                    ", which is no linear layer; this build adapts linear layers only");
+    throw Error(
+        ErrorCode::kUnavailable,
+        adapter.folder().string() + ": adapts " + term.module +
+            ", which is no linear layer; this build adapts linear layers only: merge the adapter "
+            "into the weights where it was trained");
   }
   const Shape weight = {place.module_rows, parameter.columns()};
   const bool is_good_base = !term.base.has_value() || term.base->shape() == weight;
@@ -139,14 +146,14 @@ void check_fit(const Adapter& adapter, const LoraTerm& term, const Place& place,
                                 : ".base_layer.weight is " + term.base->shape().to_string();
   throw Error(ErrorCode::kBadModel, adapter.folder().string() + ": " + term.module + found +
                                         ", the model's weight is " + weight.to_string() +
-                                        "; the adapter is another base model's");
+                                        "; the adapter is another base model's: name that one "
+                                        "with --model");
 }
 
 [[noreturn]] void fail_bound_twice(const Adapter& adapter, const LoraTerm& first,
                                    const LoraTerm& second) {
-  throw Error(ErrorCode::kBadModel,
-              adapter.folder().string() + ": " + first.module + " and " + second.module +
-                  " adapt the same weight of the model; the adapter must name it once");
+  fail_bad_file(adapter.folder().string() + ": " + first.module + " and " + second.module +
+                " adapt the same weight of the model; the adapter must name it once");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "kernels/activation.h"
 #include "kernels/depthwise_conv_2d.h"
 #include "kernels/linear.h"
@@ -29,19 +30,17 @@ std::string block_stem(const std::string& stage, std::size_t index) {
 
 RegBlockSpec read_block(const ProjectorFile& file, const std::string& stem) {
   if (file.has(stem + "conv1.bn.running_mean")) {
-    throw Error(ErrorCode::kUnavailable,
-                file.path() + ": tensor " + stem +
-                    "conv1.bn.running_mean: the C-Abstractors of this build have layer norms over "
-                    "the channels, not batch norms");
+    fail_unsupported(file.path() + ": tensor " + stem +
+                     "conv1.bn.running_mean: the C-Abstractors of this build have layer norms over "
+                     "the channels, not batch norms");
   }
   const Shape conv_1 = file.require(stem + "conv1.conv.weight", 4);
   const Shape depthwise = file.require(stem + "conv2.conv.weight", 4);
   const Shape conv_3 = file.require(stem + "conv3.conv.weight", 4);
   if (depthwise[1] != 1 || depthwise[2] % 2 != 1 || depthwise[2] > kMaxKernel) {
-    throw Error(ErrorCode::kUnavailable,
-                file.path() + ": tensor " + stem + "conv2.conv.weight has shape " +
-                    depthwise.to_string() +
-                    "; this build runs depthwise convolutions with an odd kernel, [C, 1, 3, 3]");
+    fail_unsupported(file.path() + ": tensor " + stem + "conv2.conv.weight has shape " +
+                     depthwise.to_string() +
+                     "; this build runs depthwise convolutions with an odd kernel, [C, 1, 3, 3]");
   }
   return {.in = conv_1[1],
           .inner = conv_1[0],
@@ -59,17 +58,15 @@ std::vector<RegBlockSpec> read_stage(const ProjectorFile& file, const std::strin
     RegBlockSpec block = read_block(file, stem);
     block.in = columns;  // another number is refused when the tensor is loaded
     if (!block.has_shortcut && block.in != block.out) {
-      throw Error(ErrorCode::kBadModel, file.path() + ": tensor " + stem +
-                                            "downsample.conv.weight is missing: the block makes " +
-                                            std::to_string(block.out) + " channels of " +
-                                            std::to_string(block.in));
+      fail_bad_file(file.path() + ": tensor " + stem +
+                    "downsample.conv.weight is missing: the block makes " +
+                    std::to_string(block.out) + " channels of " + std::to_string(block.in));
     }
     columns = block.out;
     blocks.push_back(block);
   }
   if (!blocks.empty()) return blocks;
-  throw Error(ErrorCode::kBadModel,
-              file.path() + ": tensor " + block_stem(stage, 0) + "conv1.conv.weight is missing");
+  fail_bad_file(file.path() + ": tensor " + block_stem(stage, 0) + "conv1.conv.weight is missing");
 }
 
 // Returns the edge of the square of `tokens`.
@@ -88,9 +85,8 @@ std::int64_t read_positions(const ProjectorFile& file, const std::string& name,
   if (!file.has(name)) return 0;
   const Shape table = file.require(name, 3);
   if (table[0] == 1 && (table[1] == patches || table[1] == patches + 1)) return table[1];
-  throw Error(ErrorCode::kBadModel, file.path() + ": tensor " + name + " has shape " +
-                                        table.to_string() + "; the tower gives " +
-                                        std::to_string(patches) + " patches");
+  fail_bad_file(file.path() + ": tensor " + name + " has shape " + table.to_string() +
+                "; the tower gives " + std::to_string(patches) + " patches");
 }
 
 LinearIds add_conv(Blueprint& blueprint, const std::string& stem, const LinearSpec& layer) {
@@ -187,7 +183,8 @@ CAbstractor::CAbstractor(const PlacedWeights& weights, const Blueprint& blueprin
       pooled_(weights.device()) {
   if (blueprint.vision->keeps_class_token) {
     throw Error(ErrorCode::kBadModel,
-                "a C-Abstractor takes a grid of patches, in which the class token has no place");
+                "a C-Abstractor takes a grid of patches, in which the class token has no place; "
+                "set model.drop_cls");
   }
   if (spec_.position_rows > 0) {
     const std::int64_t patches = edge_ * edge_;

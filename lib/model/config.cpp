@@ -3,6 +3,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/mend_advice.h"
 #include "model/internal/config.h"
 
 namespace caption::model {
@@ -17,14 +18,15 @@ std::int64_t get_extent(const JsonObject& config, std::string_view key, std::int
 
 float get_eps(const JsonObject& config, std::string_view key, double fallback) {
   const double eps = config.get_double(key, fallback);
-  if (!(eps > 0) || eps > 1) throw_bad(config, std::string(key) + " must be in (0, 1]");
+  if (!(eps > 0) || eps > 1)
+    throw_bad(config, std::string(key) + " must be in (0, 1], found " + json_number(eps));
   return static_cast<float>(eps);
 }
 
 }  // namespace
 
 void throw_bad(const JsonObject& config, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, config.name() + ": " + what);
+  fail_bad_file(config.name() + ": " + what);
 }
 
 void throw_unavailable(const JsonObject& config, const std::string& what) {

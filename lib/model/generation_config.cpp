@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "base/open_file.h"
 #include "model/internal/config.h"
 
@@ -49,11 +50,10 @@ std::optional<double> find_number(const JsonObject& config, std::string_view key
   const double value = config.get_double(key, 0);
   const bool is_above = limits.is_open ? value > limits.min : value >= limits.min;
   if (is_above && value <= limits.max) return value;
-  throw Error(ErrorCode::kBadModel,
-              config.name() + ": " + std::string(key) + " is " + json_number(value) +
-                  "; expected a number " + (limits.is_open ? "above " : "from ") +
-                  json_number(limits.min) + (limits.is_open ? " and up to " : " to ") +
-                  json_number(limits.max));
+  fail_bad_file(config.name() + ": " + std::string(key) + " is " + json_number(value) +
+                "; expected a number " + (limits.is_open ? "above " : "from ") +
+                json_number(limits.min) + (limits.is_open ? " and up to " : " to ") +
+                json_number(limits.max));
 }
 
 std::optional<std::int64_t> find_count(const JsonObject& config, std::string_view key,

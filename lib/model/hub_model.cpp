@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 
 namespace caption::model {
 
@@ -35,9 +36,8 @@ const std::vector<std::string>& hub_tower_prefixes() {
 
 JsonObject require_part(const JsonObject& config, std::string_view key, std::string_view family) {
   if (auto part = config.get_object(key)) return *part;
-  throw Error(ErrorCode::kBadModel, config.name() + ": " + std::string(key) +
-                                        " is missing; this is no " + std::string(family) +
-                                        " checkpoint");
+  fail_bad_file(config.name() + ": " + std::string(key) + " is missing; this is no " +
+                std::string(family) + " checkpoint");
 }
 
 void tie_missing_head(const JsonObject& config, const weights::Source& source, TextConfig& text) {
@@ -70,17 +70,19 @@ void place_hub_parts(const ModelFolder& folder, const TextConfig& text, HubWeigh
 std::int32_t require_token(const text::Tokenizer& tokenizer, std::string_view token) {
   if (const auto id = tokenizer.find_token(token)) return *id;
   throw Error(ErrorCode::kBadModel, "the tokenizer is another model's: it has no token " +
-                                        std::string(token) + ", which the prompt needs");
+                                        std::string(token) +
+                                        ", which the prompt needs; download the folder again");
 }
 
 void check_token(const text::Tokenizer& tokenizer, std::string_view token, std::int32_t configured,
                  std::string_view key) {
   const std::optional<text::TokenId> found = tokenizer.find_token(token);
   if (found == configured) return;
-  throw Error(ErrorCode::kBadModel,
-              "the tokenizer is another model's: its " + std::string(token) + " has " +
-                  (found ? "id " + std::to_string(*found) : "no id") + ", config.json's " +
-                  std::string(key) + " is " + std::to_string(configured));
+  throw Error(ErrorCode::kBadModel, "the tokenizer is another model's: its " + std::string(token) +
+                                        " has " +
+                                        (found ? "id " + std::to_string(*found) : "no id") +
+                                        ", config.json's " + std::string(key) + " is " +
+                                        std::to_string(configured) + "; download the folder again");
 }
 
 VideoTokenId parse_video_token_id(const JsonObject& config, std::int64_t fallback,

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mend_advice.h"
 #include "model/internal/chat_format.h"
 #include "model/internal/chat_template.h"
 #include "model/internal/config.h"
@@ -72,11 +73,13 @@ std::int64_t get_edge(const JsonObject& config, std::string_view key, std::int64
   if (edges.empty()) return fallback;
   for (const std::int64_t edge : edges) {
     if (edge < 1 || edge > 8192 || edges.size() > 2) {
-      throw Error(ErrorCode::kBadModel, config.name() + ": " + std::string(key) +
-                                            " must be an edge in pixels, or height and width");
+      fail_bad_file(config.name() + ": " + std::string(key) +
+                    " must be an edge of 1 to 8192 pixels, or height and width, found " +
+                    std::to_string(edge));
     }
     if (edge != edges.front()) {
-      throw_unavailable(config, std::string(key) + ": only squares are supported by this build");
+      throw_unavailable(
+          config, std::string(key) + ": only squares are supported by this build; " + kRunAnother);
     }
   }
   return edges.front();
@@ -120,9 +123,10 @@ constexpr TowerKeys kChatTower = {.attention_bias = "qkv_bias",
 VisionSpec parse_intern_vit(const JsonObject& config, const TowerKeys& keys) {
   const bool has_positions = config.get_bool("use_absolute_position_embeddings", true);
   if (!has_positions || !config.get_bool("use_mean_pooling", true)) {
-    throw_unavailable(config,
-                      "a tower without position embeddings, or with a norm after its last layer "
-                      "(use_mean_pooling false), is not supported by this build");
+    throw_unavailable(
+        config,
+        "a tower without position embeddings, or with a norm after its last layer "
+        "(use_mean_pooling false), is not supported by this build; run another model");
   }
   constexpr std::int64_t kMaxExtent = std::int64_t{1} << 20;
   VisionSpec vision;
@@ -135,7 +139,7 @@ VisionSpec parse_intern_vit(const JsonObject& config, const TowerKeys& keys) {
   vision.activation = parse_activation(config, "hidden_act", "gelu");
   const double eps = config.get_double("layer_norm_eps", 1e-6);
   if (!(eps > 0) || eps > 1) {
-    throw Error(ErrorCode::kBadModel, config.name() + ": layer_norm_eps must be in (0, 1]");
+    fail_bad_file(config.name() + ": layer_norm_eps must be in (0, 1], found " + json_number(eps));
   }
   vision.layer_norm_eps = static_cast<float>(eps);
   vision.vit = {.patch_bias = true,
@@ -153,16 +157,15 @@ void add_projection(const JsonObject& config, std::int64_t text_hidden, VisionSp
   const double ratio = config.get_double("downsample_ratio", 0.5);
   const double stride = 1.0 / ratio;
   if (!(ratio > 0) || !(stride >= 1) || stride > 64 || stride != std::floor(stride)) {
-    throw Error(ErrorCode::kBadModel,
-                config.name() + ": downsample_ratio must be 1 / n for a whole number n");
+    fail_bad_file(config.name() + ": downsample_ratio must be 1 / n for a whole number n, found " +
+                  json_number(ratio));
   }
   vision.merge = PatchMerge::kShuffle;
   vision.pool_stride = static_cast<std::int64_t>(stride);
   if (vision.grid() % vision.pool_stride != 0) {
-    throw Error(ErrorCode::kBadModel,
-                config.name() + ": downsample_ratio: pixel shuffle by " +
-                    std::to_string(vision.pool_stride) + " does not divide the tower's grid of " +
-                    std::to_string(vision.grid()) + "x" + std::to_string(vision.grid()));
+    fail_bad_file(config.name() + ": downsample_ratio: pixel shuffle by " +
+                  std::to_string(vision.pool_stride) + " does not divide the tower's grid of " +
+                  std::to_string(vision.grid()) + "x" + std::to_string(vision.grid()));
   }
   vision.projector_norm = true;
   vision.projector = {{.out = text_hidden, .in = vision.merged_columns()},
@@ -206,7 +209,7 @@ Description parse_chat(const JsonObject& config) {
   if (image_px != found.vision.image_px) {
     throw_unavailable(config,
                       "force_image_size differs from the tower's image_size; interpolated "
-                      "positions are not supported by this build");
+                      "positions are not supported by this build; run another model");
   }
   if (found.vision.unused_layers > 0) {
     throw_unavailable(config, "select_layer: only -1, the last layer, is supported");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "model/internal/chat_format.h"
 #include "model/internal/chat_template.h"
 #include "model/internal/hub_model.h"
@@ -101,16 +102,14 @@ VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) 
   vision.merge = parse_pooling(config);
   vision.pool_stride = config.get_int("spatial_pool_stride", 2, 1, 4096);
   if (vision.merge == PatchMerge::kConvolution && !vision.feature_layers.empty()) {
-    throw Error(ErrorCode::kBadModel,
-                config.name() +
-                    ": vision_feature_layer lists several layers, and spatial_pool_mode "
-                    "\"conv\" takes the channels of one");
+    fail_bad_file(config.name() +
+                  ": vision_feature_layer lists several layers, and spatial_pool_mode "
+                  "\"conv\" takes the channels of one");
   }
   const std::int64_t channels = config.get_int("spatial_pool_out_channels", 1024, 1, 1 << 20);
   if (vision.merge == PatchMerge::kConvolution && channels != vision.hidden) {
-    throw Error(ErrorCode::kBadModel, config.name() + ": spatial_pool_out_channels is " +
-                                          std::to_string(channels) + ", the projector takes " +
-                                          std::to_string(vision.hidden));
+    fail_bad_file(config.name() + ": spatial_pool_out_channels is " + std::to_string(channels) +
+                  ", the projector takes " + std::to_string(vision.hidden));
   }
   const bool has_bias = config.get_bool("multimodal_projector_bias", true);
   vision.projector = {{.out = text_hidden, .in = vision.feature_columns(), .has_bias = has_bias},

@@ -158,7 +158,8 @@ JsonObject ModelFolder::require_config() const {
   }
   throw Error(ErrorCode::kBadModel, path_.string() +
                                         ": config.json is missing; a model is a folder as "
-                                        "transformers saves it, or its GGUF files");
+                                        "transformers saves it, or its GGUF files: copy or "
+                                        "download it whole");
 }
 
 std::string ModelFolder::gguf_template() const {
@@ -183,8 +184,9 @@ std::unique_ptr<weights::Source> ModelFolder::open_weights() const {
 std::unique_ptr<const text::Tokenizer> ModelFolder::open_tokenizer() const {
   if (!is_gguf()) return text::open_tokenizer(path_);
   if (text_ == nullptr) {
-    throw Error(ErrorCode::kBadModel,
-                tower_->path().string() + ": is a vision tower, which has no tokenizer");
+    throw Error(ErrorCode::kBadModel, tower_->path().string() +
+                                          ": is a vision tower, which has no tokenizer; put the "
+                                          "GGUF file of its language model beside it");
   }
   return text::make_tokenizer(weights::gguf_token_tables(text_->metadata()));
 }

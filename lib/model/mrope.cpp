@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 
 namespace caption::model {
 namespace {
@@ -78,9 +79,11 @@ std::array<std::int64_t, 3> parse_mrope_section(const JsonObject& config, std::i
   const bool is_good =
       section.size() == 3 && is_bounded && section[0] + section[1] + section[2] == head_dim / 2;
   if (!is_good) {
-    throw Error(ErrorCode::kBadModel,
-                config.name() + ": mrope_section must be three positive numbers with the sum " +
-                    std::to_string(head_dim / 2) + ", half of head_dim");
+    std::string found;
+    for (const std::int64_t size : section)
+      found += (found.empty() ? "" : ", ") + std::to_string(size);
+    fail_bad_file(config.name() + ": mrope_section must be three positive numbers with the sum " +
+                  std::to_string(head_dim / 2) + ", half of head_dim; found " + found);
   }
   return {section[0], section[1], section[2]};
 }

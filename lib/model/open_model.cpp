@@ -87,8 +87,15 @@ void report_codes(const CaptionModel& model, const ModelFolder& files, const Kep
                         format_bytes(model.weight_bytes()) + " in all");
 }
 
-// A language model's GGUF file says nothing of the tower that it belongs to.
-void require_tower(const ModelFolder& files) {
+// A captioner's GGUF files are two, neither of which says where the other is.
+void require_both_files(const ModelFolder& files) {
+  if (files.gguf_text() == nullptr && files.gguf_tower() != nullptr) {
+    throw Error(ErrorCode::kBadModel,
+                files.gguf_tower()->path().string() +
+                    ": is a vision tower without its language model; put the GGUF file of the "
+                    "language model beside it and name the folder or that file, or name this one "
+                    "as model.vision and model.projector of a preset");
+  }
   if (files.gguf_text() == nullptr || files.gguf_tower() != nullptr) return;
   throw Error(
       ErrorCode::kBadModel,
@@ -140,8 +147,8 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   // Before anything is read of the folder: check_unchanged() finds what is written from here on.
   ConfigFolder configs = read_config_folder(folder);
   const ModelFolder files(folder);
+  require_both_files(files);
   const JsonObject config = files.require_config();
-  require_tower(files);
   Parts parts;
   parts.context = context;
   take_options(parts, options);

@@ -63,7 +63,8 @@ void check_fit(const Parts& parts) {
     throw Error(ErrorCode::kBadModel, "the tokenizer is another model's: it has " +
                                           std::to_string(parts.tokenizer->vocab_size()) +
                                           " ids, the decoder's embedding " +
-                                          std::to_string(decoder.vocab) + " rows");
+                                          std::to_string(decoder.vocab) +
+                                          " rows; download the folder again");
   }
   for (const std::int32_t id : parts.eos_ids) {
     if (id < decoder.vocab) continue;
@@ -71,7 +72,7 @@ void check_fit(const Parts& parts) {
                                           " is not in the vocabulary of " +
                                           std::to_string(decoder.vocab) +
                                           "; config.json or generation_config.json is another "
-                                          "model's");
+                                          "model's: download the folder again");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "kernels/attention.h"
 #include "kernels/convert.h"
 #include "kernels/norm.h"
@@ -35,7 +36,7 @@ std::string parent_of(std::string_view prefix) {
 }
 
 [[noreturn]] void fail(const ProjectorFile& file, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, file.path() + ": " + what);
+  fail_bad_file(file.path() + ": " + what);
 }
 
 // Sets the heads by the rows of the projections of queries and keys.

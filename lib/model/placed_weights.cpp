@@ -34,7 +34,8 @@ ConstView read_floating(weights::Source& source, const Parameter& parameter,
   if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) {
     throw Error(ErrorCode::kBadModel, source.name() + ": tensor " + name + " holds " +
                                           std::string(dtype_name(dtype)) +
-                                          "; weights of f32, bf16 or f16 were expected");
+                                          "; weights of f32, bf16 or f16 were expected: save the "
+                                          "model again in one of them");
   }
   return where.tensor_rows == 0 ? tensor : tensor.rows(where.first_row, parameter.rows());
 }
@@ -142,10 +143,10 @@ void require_no_further_layer(const Blueprint& blueprint, const weights::Source&
                               const std::string& prefix) {
   const std::string layer = "layers." + std::to_string(blueprint.text->num_layers) + ".";
   if (!source.has(prefix + layer + "input_layernorm.weight")) return;
-  throw Error(ErrorCode::kBadModel, source.name() + ": has tensors of " + prefix + layer +
-                                        "*, but num_hidden_layers is " +
-                                        std::to_string(blueprint.text->num_layers) +
-                                        "; the configuration is another model's");
+  throw Error(ErrorCode::kBadModel,
+              source.name() + ": has tensors of " + prefix + layer +
+                  "*, but num_hidden_layers is " + std::to_string(blueprint.text->num_layers) +
+                  "; the configuration is another model's: download the folder again");
 }
 
 std::int64_t count_mapped_bytes(const weights::Source& source, const std::string& tensor) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "base/mend_advice.h"
 #include "model/internal/config.h"
 
 namespace caption::model {
@@ -42,12 +43,11 @@ void parse_limits(const JsonObject& config, const PreprocessDefaults& defaults,
   const std::int64_t merge = config.get_int("merge_size", 2, 1, kMaxEdgePx);
   const std::int64_t frames = config.get_int("temporal_patch_size", 2, 1, 64);
   if (patch_px * merge != smart.unit_px || frames != smart.frames_per_patch) {
-    throw Error(ErrorCode::kBadModel,
-                config.name() + ": patch_size " + std::to_string(patch_px) + ", merge_size " +
-                    std::to_string(merge) + " and temporal_patch_size " + std::to_string(frames) +
-                    " are another model's: the tower in config.json merges patches to " +
-                    counted(smart.unit_px, "pixel") + " of " +
-                    counted(smart.frames_per_patch, "frame"));
+    fail_bad_file(config.name() + ": patch_size " + std::to_string(patch_px) + ", merge_size " +
+                  std::to_string(merge) + " and temporal_patch_size " + std::to_string(frames) +
+                  " are another model's: the tower in config.json merges patches to " +
+                  counted(smart.unit_px, "pixel") + " of " +
+                  counted(smart.frames_per_patch, "frame"));
   }
   const auto size = find_size_object(config, "size");
   const auto parse = [&](const char* key, const char* edge, std::int64_t least,
@@ -80,7 +80,9 @@ void parse_size(const JsonObject& config, const PreprocessDefaults& defaults,
     spec.size_px = require_height_width(*size);
   } else {
     if (size->has("longest_edge") || size->has("max_height") || size->has("max_width")) {
-      throw_unavailable(*size, "only shortest_edge, or height and width, are supported");
+      throw_unavailable(
+          *size,
+          "only shortest_edge, or height and width, are supported by this build; set one of them");
     }
     spec.shortest_edge_px = require_edge(*size, "shortest_edge");
   }
@@ -100,9 +102,9 @@ void parse_channels(const JsonObject& config, std::string_view key, std::array<f
   const std::vector<double> values = config.get_doubles(key);
   if (values.empty()) return;
   if (values.size() != out.size()) {
-    throw Error(ErrorCode::kBadModel, config.name() + ": " + std::string(key) + " holds " +
-                                          counted(std::ssize(values), "value") +
-                                          "; one for each of red, green, blue was expected");
+    fail_bad_file(config.name() + ": " + std::string(key) + " holds " +
+                  counted(std::ssize(values), "value") +
+                  "; one for each of red, green, blue was expected");
   }
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i]);
 }
@@ -153,7 +155,8 @@ vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config,
   vision::PreprocessSpec spec = defaults.spec;
   spec.do_resize = config.get_bool("do_resize", spec.do_resize);
   if (spec.smart && !spec.do_resize) {
-    throw_unavailable(config, "do_resize false: the tower takes sizes in whole patches only");
+    throw_unavailable(
+        config, "do_resize false: the tower takes sizes in whole patches only; set it to true");
   }
   // The reference's processors of towers that take frames of any size do not crop.
   if (!spec.smart) {
@@ -166,7 +169,7 @@ vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config,
   parse_channels(config, "image_std", spec.std);
   for (const float std : spec.std) {
     if (!(std > 0)) {
-      throw Error(ErrorCode::kBadModel, config.name() + ": image_std must be positive");
+      fail_bad_file(config.name() + ": image_std must be positive, found " + json_number(std));
     }
   }
 
@@ -177,7 +180,8 @@ vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config,
   }
   const double rescale = config.get_double("rescale_factor", 1.0 / 255.0);
   if (!config.get_bool("do_rescale", true) || std::abs(rescale * 255.0 - 1.0) > 1e-9) {
-    throw_unavailable(config, "only pixels rescaled by 1/255 are supported by this build");
+    throw_unavailable(
+        config, "only pixels rescaled by 1/255 are supported by this build; run another model");
   }
   // The reference's video processors do not read do_pad, which files of image processors have.
   return spec;
@@ -196,10 +200,11 @@ vision::PreprocessSpec read_preprocess_spec(const ModelFolder& folder,
     if (name == "processor_config.json") continue;
     return parse_preprocess_spec(*config, defaults);
   }
-  throw Error(ErrorCode::kBadModel,
-              folder.path().string() +
-                  ": neither video_preprocessor_config.json nor preprocessor_config.json is there; "
-                  "one of them must name the size and normalisation of the frames");
+  throw Error(
+      ErrorCode::kBadModel,
+      folder.path().string() +
+          ": neither video_preprocessor_config.json nor preprocessor_config.json is there; "
+          "one of them must name the size and normalisation of the frames; copy or download it");
 }
 
 }  // namespace caption::model

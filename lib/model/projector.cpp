@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 
 namespace caption::model {
 namespace {
@@ -85,7 +86,8 @@ ProjectorNames assume_mlp(const ProjectorOptions& options, std::int64_t text_hid
   if (options.kind.value_or(ProjectorKind::kMlp) != ProjectorKind::kMlp) {
     throw Error(ErrorCode::kBadModel,
                 "model.projector: the file does not exist, and the dimensions of a " +
-                    std::string(kind_name(*options.kind)) + " are known from its tensors alone");
+                    std::string(kind_name(*options.kind)) +
+                    " are known from its tensors alone; name a file that does");
   }
   vision.projector = {{.out = text_hidden, .in = vision.merged_columns()},
                       {.out = text_hidden, .in = text_hidden}};
@@ -101,12 +103,12 @@ ProjectorFile::ProjectorFile(const weights::Source& source) : path_(source.name(
 Shape ProjectorFile::require(std::string_view name, int rank) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
-    throw Error(ErrorCode::kBadModel, path_ + ": tensor " + std::string(name) + " is missing");
+    fail_bad_file(path_ + ": tensor " + std::string(name) + " is missing");
   }
   if (found->second.rank() == rank && found->second.num_elements() > 0) return found->second;
-  throw Error(ErrorCode::kBadModel, path_ + ": tensor " + std::string(name) + " has shape " +
-                                        found->second.to_string() + "; one of " +
-                                        std::to_string(rank) + " axes was expected");
+  fail_bad_file(path_ + ": tensor " + std::string(name) + " has shape " +
+                found->second.to_string() + "; one of " + std::to_string(rank) +
+                " axes was expected");
 }
 
 LinearSpec ProjectorFile::require_linear(const std::string& stem) const {
@@ -136,13 +138,11 @@ ProjectorNames read_mlp(const ProjectorFile& file, const std::string& prefix,
   }
   for (const std::string& bias : biases) {
     if (std::find(names.stems.begin(), names.stems.end(), bias) != names.stems.end()) continue;
-    throw Error(ErrorCode::kBadModel,
-                file.path() + ": tensor " + bias + "bias has no weight beside it");
+    fail_bad_file(file.path() + ": tensor " + bias + "bias has no weight beside it");
   }
   if (names.stems.empty()) {
-    throw Error(ErrorCode::kBadModel,
-                file.path() + ": holds no linear layer" +
-                    (prefix.empty() ? ", and so no projector" : " under " + prefix));
+    fail_bad_file(file.path() + ": holds no linear layer" +
+                  (prefix.empty() ? ", and so no projector" : " under " + prefix));
   }
   std::sort(names.stems.begin(), names.stems.end(), is_before);
   std::int64_t in =

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "model/internal/chat_format.h"
 #include "model/internal/chat_template.h"
 #include "model/internal/config.h"
@@ -107,9 +108,8 @@ VisionSpec read_vision(const JsonObject& config) {
   vision.full_attention_layers = parse_tower_layers(vision_config, "fullatt_block_indexes",
                                                     {7, 15, 23, 31}, vision.num_layers);
   if (vision.qwen.window < 1) {
-    throw Error(ErrorCode::kBadModel,
-                vision_config.name() + ": window_size " + std::to_string(window_px) +
-                    " is less than a merged patch, " + std::to_string(unit_px) + " pixels");
+    fail_bad_file(vision_config.name() + ": window_size " + std::to_string(window_px) +
+                  " is less than a merged patch, " + std::to_string(unit_px) + " pixels");
   }
   return vision;
 }

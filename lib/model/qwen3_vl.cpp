@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "model/internal/chat_format.h"
 #include "model/internal/chat_template.h"
 #include "model/internal/hub_model.h"
@@ -119,10 +120,9 @@ TextConfig parse_text(const JsonObject& config, const VisionSpec& vision) {
   text.spec.mrope_interleaved = true;
   text.spec.deepstack_layers = std::ssize(vision.deepstack_layers);
   if (text.spec.deepstack_layers > text.spec.num_layers) {
-    throw Error(ErrorCode::kBadModel, config.name() + ": " +
-                                          std::to_string(text.spec.deepstack_layers) +
-                                          " deepstack_visual_indexes for a decoder of " +
-                                          std::to_string(text.spec.num_layers) + " layers");
+    fail_bad_file(config.name() + ": " + std::to_string(text.spec.deepstack_layers) +
+                  " deepstack_visual_indexes for a decoder of " +
+                  std::to_string(text.spec.num_layers) + " layers");
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "model/internal/hub_model.h"
 
 namespace caption::model {
@@ -34,9 +35,8 @@ VisionSpec parse_qwen_tower(const JsonObject& vision_config, const QwenTowerDefa
                                              std::string(defaults.activation) + " is");
   }
   if (vision_config.get_int("in_channels", 3, 1, 1024) != 3) {
-    throw Error(
-        ErrorCode::kUnavailable,
-        vision_config.name() + ": in_channels: only RGB towers are supported by this build");
+    fail_unsupported(vision_config.name() +
+                     ": in_channels: only RGB towers are supported by this build");
   }
   VisionSpec vision;
   vision.num_layers = vision_config.get_int("depth", defaults.num_layers, 1, 1024);
@@ -51,19 +51,16 @@ VisionSpec parse_qwen_tower(const JsonObject& vision_config, const QwenTowerDefa
   vision.activation = Activation::kGeluTanh;
   vision.layer_norm_eps = 1e-6F;
   if (vision.hidden % vision.num_heads != 0 || vision.head_dim() % 4 != 0) {
-    throw Error(ErrorCode::kBadModel, vision_config.name() + ": hidden_size " +
-                                          std::to_string(vision.hidden) + " over " +
-                                          std::to_string(vision.num_heads) +
-                                          " heads: the width of a head must be a multiple of 4");
+    fail_bad_file(vision_config.name() + ": hidden_size " + std::to_string(vision.hidden) +
+                  " over " + std::to_string(vision.num_heads) +
+                  " heads: the width of a head must be a multiple of 4");
   }
   constexpr std::int64_t kMaxMergedWidth = std::int64_t{1} << 24;
   const std::int64_t merged_width = vision.hidden * vision.pool_stride * vision.pool_stride;
   if (merged_width > kMaxMergedWidth) {
-    throw Error(ErrorCode::kBadModel, vision_config.name() + ": hidden_size " +
-                                          std::to_string(vision.hidden) +
-                                          " times the square of spatial_merge_size " +
-                                          std::to_string(vision.pool_stride) + " must be at most " +
-                                          std::to_string(kMaxMergedWidth));
+    fail_bad_file(vision_config.name() + ": hidden_size " + std::to_string(vision.hidden) +
+                  " times the square of spatial_merge_size " + std::to_string(vision.pool_stride) +
+                  " must be at most " + std::to_string(kMaxMergedWidth));
   }
   return vision;
 }
@@ -72,17 +69,16 @@ std::vector<std::int64_t> parse_tower_layers(const JsonObject& vision_config, st
                                              std::vector<std::int64_t> fallback,
                                              std::int64_t num_layers) {
   if (vision_config.has(key) && vision_config.type_of(key) != JsonType::kList) {
-    throw Error(ErrorCode::kBadModel,
-                vision_config.name() + ": " + std::string(key) + " must be a list of layers");
+    fail_bad_file(vision_config.name() + ": " + std::string(key) + " must be a list of layers");
   }
   std::vector<std::int64_t> layers =
       vision_config.has(key) ? vision_config.get_ints(key) : std::move(fallback);
   std::int64_t last = -1;
   for (const std::int64_t layer : layers) {
     if (layer <= last || layer >= num_layers) {
-      throw Error(ErrorCode::kBadModel, vision_config.name() + ": " + std::string(key) +
-                                            " must ascend and be below depth, " +
-                                            std::to_string(num_layers));
+      fail_bad_file(vision_config.name() + ": " + std::string(key) +
+                    " must ascend and be below depth, " + std::to_string(num_layers) + ", found " +
+                    std::to_string(layer));
     }
     last = layer;
   }
@@ -92,9 +88,8 @@ std::vector<std::int64_t> parse_tower_layers(const JsonObject& vision_config, st
 void check_out_hidden_size(const JsonObject& vision_config, std::int64_t hidden) {
   const std::int64_t out = vision_config.get_int("out_hidden_size", 3584, 1, 1 << 20);
   if (out != hidden) {
-    throw Error(ErrorCode::kBadModel, vision_config.name() + ": out_hidden_size " +
-                                          std::to_string(out) + " is not the hidden_size " +
-                                          std::to_string(hidden) + " of the decoder");
+    fail_bad_file(vision_config.name() + ": out_hidden_size " + std::to_string(out) +
+                  " is not the hidden_size " + std::to_string(hidden) + " of the decoder");
   }
 }
 

@@ -16,7 +16,7 @@ void reject_partial_rotation(const JsonObject& config) {
   if (config.get_double("partial_rotary_factor", 1.0) == 1.0) return;
   throw_unavailable(config,
                     "partial_rotary_factor: rotating a part of a head is not supported by this "
-                    "build");
+                    "build; run another model");
 }
 
 // `type` is the older name of `rope_type`; a configuration may have both. Without either, nothing
@@ -50,7 +50,9 @@ bool is_float(double value) { return std::abs(value) <= std::numeric_limits<floa
 double require_positive(const JsonObject& scaling, std::string_view key) {
   if (!scaling.has(key)) throw_bad(scaling, std::string(key) + " is missing");
   const double value = scaling.get_double(key, 0);
-  if (!(value > 0)) throw_bad(scaling, std::string(key) + " must be greater than 0");
+  if (!(value > 0)) {
+    throw_bad(scaling, std::string(key) + " must be greater than 0, found " + json_number(value));
+  }
   return value;
 }
 
@@ -73,7 +75,8 @@ void parse_yarn(const JsonObject& scaling, RopeSpec& rope) {
     throw_bad(
         scaling,
         "attention_factor, mscale and mscale_all_dim must give a factor of the attention that "
-        "is finite and greater than 0");
+        "is finite and greater than 0, found " +
+            json_number(attention_factor));
   }
 }
 
@@ -81,7 +84,9 @@ void parse_llama3(const JsonObject& scaling, RopeSpec& rope) {
   rope.low_freq_factor = require_positive(scaling, "low_freq_factor");
   rope.high_freq_factor = require_positive(scaling, "high_freq_factor");
   if (!(rope.high_freq_factor > rope.low_freq_factor)) {
-    throw_bad(scaling, "high_freq_factor must be greater than low_freq_factor");
+    throw_bad(scaling, "high_freq_factor must be greater than low_freq_factor, found " +
+                           json_number(rope.high_freq_factor) + " and " +
+                           json_number(rope.low_freq_factor));
   }
   rope.original_max_position =
       scaling.require_int("original_max_position_embeddings", 1, kMaxPositions);
@@ -99,7 +104,9 @@ RopeSpec parse_rope(const JsonObject& config, std::int64_t max_positions, double
   RopeSpec rope;
   rope.theta = theta_owner.get_double("rope_theta", default_theta);
   if (!(rope.theta > 1) || !is_float(rope.theta)) {
-    throw_bad(theta_owner, "rope_theta must be greater than 1 and finite as a 32-bit float");
+    throw_bad(theta_owner,
+              "rope_theta must be greater than 1 and finite as a 32-bit float, found " +
+                  json_number(rope.theta));
   }
   const auto scaling = parameters ? parameters : config.get_object("rope_scaling");
   if (!scaling) return rope;
@@ -108,13 +115,16 @@ RopeSpec parse_rope(const JsonObject& config, std::int64_t max_positions, double
   if (rope.kind == RopeKind::kDefault) return rope;
   rope.factor = require_positive(*scaling, "factor");
   if (rope.factor < 1 || !is_float(rope.factor)) {
-    throw_bad(*scaling, "factor must be at least 1 and finite as a 32-bit float");
+    throw_bad(*scaling, "factor must be at least 1 and finite as a 32-bit float, found " +
+                            json_number(rope.factor));
   }
   rope.original_max_position = max_positions;
   // The stretch of the base at the original length is 1, but for roundings.
   const auto length = static_cast<double>(max_positions);
   if (rope.kind == RopeKind::kDynamic && !(rope.factor * length / length > rope.factor - 1)) {
-    throw_bad(*scaling, "factor is so large that no frequency is left; at most 1e15 is expected");
+    throw_bad(*scaling, "factor " + json_number(rope.factor) +
+                            " is so large that no frequency is left; at most "
+                            "1e15 is expected");
   }
   if (rope.kind == RopeKind::kYarn) {
     rope.original_max_position =

@@ -27,7 +27,9 @@ GroupNames find_group_names(const weights::Source& source, const std::vector<std
     }
   }
   throw Error(ErrorCode::kBadModel,
-              source.name() + ": tensor " + first.name + " is missing (looked for " + tried + ")");
+              source.name() + ": tensor " + first.name + " is missing (looked for " + tried +
+                  "); weights and configuration are of different models, or not complete: download "
+                  "the folder again");
 }
 
 Shape tensor_shape(const Parameter& parameter, const StoredName& where) {

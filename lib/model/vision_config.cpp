@@ -9,6 +9,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/join.h"
+#include "base/mend_advice.h"
 #include "model/internal/config.h"
 
 namespace caption::model {
@@ -35,7 +36,8 @@ VisionSpec parse_tower(const JsonObject& config, const TowerDefaults& defaults) 
   tower.patch_px = config.get_int("patch_size", defaults.patch_px, 1, kMaxPx);
   tower.activation = parse_activation(config, "hidden_act", defaults.activation);
   const double eps = config.get_double("layer_norm_eps", defaults.layer_norm_eps);
-  if (!(eps > 0) || eps > 1) throw_bad(config, "layer_norm_eps must be in (0, 1]");
+  if (!(eps > 0) || eps > 1)
+    throw_bad(config, "layer_norm_eps must be in (0, 1], found " + json_number(eps));
   tower.layer_norm_eps = static_cast<float>(eps);
   return tower;
 }
@@ -59,7 +61,8 @@ Activation parse_activation(const JsonObject& config, std::string_view key,
 
 void finish_tower(const JsonObject& config, VisionSpec& tower) {
   if (config.get_int("num_channels", 3, 1, 1024) != 3) {
-    throw_unavailable(config, "num_channels: only RGB towers are supported by this build");
+    throw_unavailable(
+        config, "num_channels: only RGB towers are supported by this build; run another model");
   }
   if (tower.hidden % tower.num_heads != 0) {
     throw_bad(config, "hidden_size " + std::to_string(tower.hidden) + " is no multiple of " +
@@ -130,9 +133,8 @@ std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_
   const std::int64_t layers =
       vision_feature_layer < 0 ? tower.num_layers + 1 + vision_feature_layer : vision_feature_layer;
   if (layers < 0 || layers > tower.num_layers) {
-    throw Error(ErrorCode::kBadModel,
-                where + ": vision_feature_layer " + std::to_string(vision_feature_layer) +
-                    " does not exist: the vision tower has " + counted(tower.num_layers, "layer"));
+    fail_bad_file(where + ": vision_feature_layer " + std::to_string(vision_feature_layer) +
+                  " does not exist: the vision tower has " + counted(tower.num_layers, "layer"));
   }
   return layers;
 }
@@ -143,9 +145,8 @@ void set_feature_layers(VisionSpec& tower, const std::vector<std::int64_t>& laye
                         const std::string& where) {
   constexpr std::size_t kMaxLayers = 64;
   if (layers.empty() || layers.size() > kMaxLayers) {
-    throw Error(ErrorCode::kBadModel, where + ": vision_feature_layer names " +
-                                          counted(std::ssize(layers), "layer") +
-                                          "; a projector gets 1 to 64 of them");
+    fail_bad_file(where + ": vision_feature_layer names " + counted(std::ssize(layers), "layer") +
+                  "; a projector gets 1 to 64 of them");
   }
   std::vector<std::int64_t> states;
   for (const std::int64_t layer : layers) states.push_back(layers_to_run(tower, layer, where));

@@ -28,7 +28,8 @@ void check_merge(const VisionSpec& spec) {
         ErrorCode::kBadModel,
         "vision tokens cannot be pooled with stride " + std::to_string(spec.pool_stride) +
             ": the tower's grid is " + grid +
-            (spec.keeps_class_token ? ", and with the class token kept there is no pooling" : ""));
+            (spec.keeps_class_token ? ", and with the class token kept there is no pooling" : "") +
+            "; mend the stride in the configuration");
   }
   CAPTION_CHECK(spec.merge != PatchMerge::kShuffle || spec.grid() % spec.pool_stride == 0,
                 "pixel shuffle leaves a rest of the grid");

@@ -7,6 +7,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "base/utf8.h"
 #include "text/internal/pipeline_spec.h"
 #include "text/internal/pipeline_tokenizer.h"
@@ -19,7 +20,7 @@ namespace caption::text {
 namespace {
 
 [[noreturn]] void fail(const TokenTables& tables, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, tables.name + ": " + what);
+  throw Error(ErrorCode::kBadModel, tables.name + ": " + what + "; " + kConvertAgain);
 }
 
 // Text from the file for a message, which may be of any length there.
@@ -43,7 +44,8 @@ void check_tables(const TokenTables& tables) {
                      std::to_string(kMaxTokenId + 1));
   }
   if (!tables.types.empty() && tables.types.size() != count) {
-    fail(tables, "has " + std::to_string(tables.types.size()) + " types of " +
+    fail(tables, "has " + std::to_string(tables.types.size()) +
+                     " types (tokenizer.ggml.token_type) of " +
                      counted(std::ssize(tables.tokens), "token"));
   }
   for (std::size_t id = 0; id < count; ++id) {
@@ -116,7 +118,7 @@ BpeSpec bpe_of(const TokenTables& tables, const PreTokenization& pre,
       throw Error(ErrorCode::kBadModel, where +
                                             ": expected two tokens with a space between them, "
                                             "found " +
-                                            quote(merge));
+                                            quote(merge) + "; " + kConvertAgain);
     }
     add_merge(merge.substr(0, space), merge.substr(space + 1), where, vocabulary, bpe.merges);
   }
@@ -162,8 +164,8 @@ void name_unknown_piece(const TokenTables& tables, std::vector<Piece>& pieces) {
 std::vector<Piece> pieces_of(const TokenTables& tables) {
   std::size_t count = tables.tokens.size();
   if (tables.scores.size() != count) {
-    fail(tables, "has " + counted(std::ssize(tables.scores), "score") + " of " +
-                     counted(std::ssize(tables.tokens), "token"));
+    fail(tables, "has " + counted(std::ssize(tables.scores), "score") +
+                     " (tokenizer.ggml.scores) of " + counted(std::ssize(tables.tokens), "token"));
   }
   while (count > 0 && type_of(tables, count - 1) == TokenTables::kUnused) --count;
   std::vector<Piece> pieces(count);

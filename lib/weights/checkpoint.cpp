@@ -22,6 +22,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr const char* kOtherModel =
+    "; weights and configuration are of different models, or not complete: download the folder "
+    "again";
 
 [[noreturn]] void fail_no_weights(const fs::path& folder) {
   for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
@@ -30,8 +33,8 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
                 folder.string() + ": has " + other + " but no " + kSingleFile +
                     "; this build reads safetensors only (convert with save_pretrained)");
   }
-  throw Error(ErrorCode::kBadModel,
-              folder.string() + ": holds neither " + kSingleFile + " nor " + kIndexFile);
+  throw Error(ErrorCode::kBadModel, folder.string() + ": holds neither " + kSingleFile + " nor " +
+                                        kIndexFile + "; copy or download its weights again");
 }
 
 std::int64_t span_bytes(const FileTensor& tensor) {
@@ -81,7 +84,8 @@ struct Checkpoint::State {
         if (tensors.contains(name)) continue;
         throw Error(ErrorCode::kBadModel, index_path.string() + ": tensor " + quote_name(name) +
                                               " is said to be in " + shard +
-                                              ", which does not have it");
+                                              ", which does not have it; copy or download "
+                                              "both files again");
       }
     }
   }
@@ -92,13 +96,15 @@ struct Checkpoint::State {
     const FileTensor& tensor = located.tensor;
     const auto where = [&] { return *located.file_name + ": tensor " + quote_name(tensor.name); };
     if (!tensor.dtype) {
-      throw Error(ErrorCode::kUnavailable,
-                  where() + " has dtype " + tensor.dtype_name + ", which this build does not read");
+      throw Error(ErrorCode::kUnavailable, where() + " has dtype " + tensor.dtype_name +
+                                               ", which this build does not read; save the model "
+                                               "again in bfloat16, float16 or float32");
     }
     if (tensor.extents.size() > Shape::kMaxRank) {
       throw Error(ErrorCode::kUnavailable,
                   where() + " has " + std::to_string(tensor.extents.size()) + " axes; at most " +
-                      std::to_string(Shape::kMaxRank) + " are supported");
+                      std::to_string(Shape::kMaxRank) +
+                      " are supported; save the model again without the tensor");
     }
     return ConstView(tensor.bytes.data(), *tensor.dtype, Shape(tensor.extents));
   }
@@ -137,13 +143,14 @@ ConstView Checkpoint::require(std::string_view name, const Shape& shape) const {
   if (it == state_->tensors.end()) {
     throw Error(ErrorCode::kBadModel, state_->path.string() + ": tensor " + quote_name(name) + " " +
                                           shape.to_string() + " is missing among its " +
-                                          counted(std::ssize(state_->tensors), "tensor"));
+                                          counted(std::ssize(state_->tensors), "tensor") +
+                                          kOtherModel);
   }
   const ConstView view = State::view_of(it->second);
   if (view.shape() != shape) {
     throw Error(ErrorCode::kBadModel, *it->second.file_name + ": tensor " + quote_name(name) +
                                           " has shape " + view.shape().to_string() + "; expected " +
-                                          shape.to_string());
+                                          shape.to_string() + kOtherModel);
   }
   return view;
 }

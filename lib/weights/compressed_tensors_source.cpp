@@ -33,6 +33,7 @@
 #include <span>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/math.h"
 #include "weights/internal/code_rows.h"
 #include "weights/internal/compressed_tensors_config.h"
@@ -223,7 +224,8 @@ Tensor IntTensor::decode() const {
 // Returns N and K of a packed weight.
 Shape read_shape(Module& module) {
   const Part part = module.require("weight_shape", {"I64", "I32"}, 1);
-  if (part.dim(0) != 2) fail_part(part, "has no two numbers");
+  if (part.dim(0) != 2)
+    fail_part(part, "has " + counted(part.dim(0), "number") + "; two were expected");
   std::int64_t extents[2];
   for (int i = 0; i < 2; ++i) {
     extents[i] =
@@ -371,7 +373,8 @@ std::unique_ptr<CodedTensor> read_module(const std::string& name, Reading& readi
   if (first) throw Error(*first);
   throw Error(ErrorCode::kBadModel, reading.file.name() + ": module " + quote_name(name) +
                                         " has a compressed weight, but none of config_groups "
-                                        "describes one of its format");
+                                        "describes one of its format; config.json is another "
+                                        "checkpoint's: download the folder again");
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/mend_advice.h"
 #include "tensor/e4m3.h"
 #include "weights/internal/fp8_tensor.h"
 
@@ -147,7 +148,8 @@ std::optional<ScaleBlock> read_block(const JsonObject& config) {
   if (block.size() != 2 || !is_extent(block[0]) || !is_extent(block[1])) {
     throw Error(ErrorCode::kBadModel, config.name() +
                                           ".weight_block_size: " + extents_to_string(block) +
-                                          "; rows and columns of a block were expected");
+                                          "; rows and columns of a block were expected" +
+                                          mend_advice(ErrorCode::kBadModel));
   }
   return ScaleBlock{.rows = block[0], .columns = block[1]};
 }

@@ -23,7 +23,8 @@ void store(std::byte* to, T value) {
 void require_finite(std::span<const float> values) {
   const bool is_finite =
       std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
-  if (!is_finite) throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
+  if (!is_finite)
+    throw Error(ErrorCode::kBadModel, "a weight is not a finite number; download the file again");
 }
 
 // Numbers that round to infinity have no f16.
@@ -31,7 +32,8 @@ F16 checked_f16(float value, const char* what) {
   const F16 rounded = to_f16(value);
   if ((rounded.bits & 0x7FFFu) != 0x7C00u) return rounded;
   throw Error(ErrorCode::kBadModel, std::string(what) + " " + json_number(value) + " exceeds " +
-                                        json_number(kMaxF16) + ", the largest number of f16");
+                                        json_number(kMaxF16) +
+                                        ", the largest number of f16; choose another format");
 }
 
 void encode_f16(std::span<const float> values, std::byte* to) {

@@ -76,7 +76,8 @@ void store_groups(const Block& block, BlockPlace& place) {
     store(block.scales[g], place.scales[g]);
     if constexpr (kHasOffsets) store(block.offsets[g], place.offsets[g]);
   }
-  if (num_bad != 0) throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
+  if (num_bad != 0)
+    throw Error(ErrorCode::kBadModel, "a weight is not a finite number; download the file again");
   place.scales += kGroups;
   if constexpr (kHasOffsets) place.offsets += kGroups;
 }

@@ -35,10 +35,12 @@ void check_text(const GgufFile& text, const GgufFile& tower, std::string_view ar
   const std::int64_t hidden =
       text.metadata().require_int(found + ".embedding_length", 1, kMaxExtent);
   if ((!architecture.empty() && found != architecture) || hidden != out) {
-    fail_bad(tower, "is the tower of another model: its projector, " + std::string(projector) +
-                        ", gives " + std::to_string(out) + " numbers per token, and " +
-                        text.path().string() + " is of the architecture " + found + " and has " +
-                        std::to_string(hidden));
+    fail_bad(tower,
+             "is the tower of another model: its projector, " + std::string(projector) +
+                 ", gives " + std::to_string(out) + " numbers per token, and " +
+                 text.path().string() + " is of the architecture " + found + " and has " +
+                 std::to_string(hidden),
+             "put the mmproj file of this language model beside it");
   }
 }
 
@@ -98,8 +100,10 @@ std::string qwen3_vl_config(const GgufFile& text, const GgufFile& tower) {
   const std::int64_t expected =
       text.metadata().get_int("qwen3vl.n_deepstack_layers", std::ssize(layers), 0, kMaxExtent);
   if (expected != std::ssize(layers)) {
-    fail_bad(tower, "has " + std::to_string(layers.size()) + " deepstack layers, but " +
-                        text.path().string() + " expects " + std::to_string(expected));
+    fail_bad(tower,
+             "has " + std::to_string(layers.size()) + " deepstack layers, but " +
+                 text.path().string() + " expects " + std::to_string(expected),
+             "put the mmproj file of this language model beside it");
   }
   GgufJson vision = qwen_vision(clip, out);
   vision.add_text("hidden_act", "gelu_pytorch_tanh")
@@ -113,7 +117,9 @@ std::string internvl_config(const GgufFile& text, const GgufFile& tower) {
   const std::int64_t out = require_tensor(tower, "mm.model.mlp.3.weight").extents[0];
   check_text(text, tower, "", "internvl", out);
   if (!tower.metadata().get_bool("clip.use_gelu", false)) {
-    fail_unavailable(tower, "clip.use_gelu: towers with another activation are not supported");
+    fail_unavailable(
+        tower,
+        "clip.use_gelu is false: towers of this projector run with GELU alone; run another model");
   }
   const bool has_norm_bias = tower.find("v.blk.0.ln1.bias") != nullptr;
   GgufJson vision;
@@ -176,6 +182,9 @@ bool is_mistral(const GgufFile& text) {
 
 // LLaVA-NeXT-Video. Its files differ from those of LLaVA for images by the token of videos.
 std::string llava_config(const GgufFile& text, const GgufFile& tower) {
+  if (!text.metadata().has("tokenizer.ggml.tokens")) {
+    fail_bad(text, "tokenizer.ggml.tokens is missing");
+  }
   const auto video_id = find_token(text, "<video>");
   if (!video_id) {
     fail_unavailable(
@@ -210,8 +219,10 @@ std::string llava_config(const GgufFile& text, const GgufFile& tower) {
 void require_tower(const GgufFile& tower) {
   const std::string architecture = tower.metadata().require_string("general.architecture");
   if (architecture == "clip") return;
-  fail_bad(tower, "general.architecture is " + quote_name(architecture) +
-                      "; expected clip, a vision tower with its projector");
+  fail_bad(tower,
+           "general.architecture is " + quote_name(architecture) +
+               "; expected clip, a vision tower with its projector",
+           "give an mmproj file");
 }
 
 // Adds image_mean and image_std as far as the file has them.

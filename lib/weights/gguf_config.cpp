@@ -83,7 +83,8 @@ std::optional<std::string> scaling_of_divisors(const GgufFile& file, double thet
     fail_unavailable(file, "tensor " + quote_name(tensor->name) + ": number " + std::to_string(i) +
                                " is " + json_number(divisors[i]) +
                                ", that of Llama 3.1's scaling " + json_number(expected, 4) +
-                               "; other scalings by frequency are not supported by this build");
+                               "; other scalings by frequency are not supported by this build; "
+                               "run another model");
   }
   if (factor == 1) return std::nullopt;
   return GgufJson()
@@ -103,11 +104,14 @@ std::optional<std::string> rope_scaling(const GgufFile& file, const GgufKeys& ke
   if (architecture.has_mrope) {
     if (type != "none") {
       fail_unavailable(file, keys("rope.scaling.type") + " " + quote_name(type) +
-                                 " with positions along several axes is not supported");
+                                 " with positions along several axes is not supported by this "
+                                 "build; none is");
     }
     std::vector<std::int64_t> sections = keys.metadata().get_ints(keys("rope.dimension_sections"));
     while (sections.size() > 3 && sections.back() == 0) sections.pop_back();
-    if (sections.size() != 3) fail_bad(file, keys("rope.dimension_sections") + ": expected three");
+    if (sections.size() != 3)
+      fail_bad(file, keys("rope.dimension_sections") + ": expected three, found " +
+                         std::to_string(sections.size()));
     scaling.add_text("rope_type", "default").add_list("mrope_section", sections);
     if (architecture.name == "qwen3vl") scaling.add_bool("mrope_interleaved", true);
     return scaling.text();
@@ -127,8 +131,8 @@ std::optional<std::string> rope_scaling(const GgufFile& file, const GgufKeys& ke
     for (const char* const key :
          {"attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier"}) {
       if (!keys.has(std::string("rope.scaling.") + key)) continue;
-      fail_unavailable(
-          file, keys(std::string("rope.scaling.") + key) + " is not supported by this build");
+      fail_unavailable(file, keys(std::string("rope.scaling.") + key) +
+                                 " is not supported by this build; run a model without it");
     }
     if (keys.has("rope.scaling.original_context_length")) {
       scaling.add("original_max_position_embeddings",
@@ -140,14 +144,16 @@ std::optional<std::string> rope_scaling(const GgufFile& file, const GgufKeys& ke
 
 void check_supported(const GgufFile& file, const GgufKeys& keys, std::int64_t head_dim) {
   if (keys.metadata().get_int(keys("expert_count"), 0, 0, kMaxExtent) > 0) {
-    fail_unavailable(file, keys("expert_count") + ": mixtures of experts are not supported");
+    fail_unavailable(file, keys("expert_count") +
+                               ": mixtures of experts are not supported by this build; run a "
+                               "dense model");
   }
   const auto require_same = [&](std::string_view key, std::string_view what) {
     const std::int64_t found = keys.get_extent(key, head_dim);
     if (found == head_dim) return;
     fail_unavailable(file, keys(key) + " is " + std::to_string(found) + ", that of a head " +
                                std::to_string(head_dim) + "; " + std::string(what) +
-                               " is not supported by this build");
+                               " is not supported by this build; run another model");
   };
   require_same("attention.value_length", "another width of the values");
   require_same("rope.dimension_count", "rotating a part of a head");
@@ -182,7 +188,8 @@ std::string gguf_text_config(const GgufFile& file, std::string_view model_type) 
   if (has_window) {
     config.add("sliding_window", keys.require_extent("attention.sliding_window"));
     if (architecture.name != "llama") {
-      fail_unavailable(file, keys("attention.sliding_window") + " is not supported by this build");
+      fail_unavailable(file, keys("attention.sliding_window") +
+                                 " is not supported by this build; run a model without it");
     }
   } else if (model_type == "mistral") {
     config.add_json("sliding_window", "null");
@@ -205,7 +212,8 @@ std::string gguf_text_config(const GgufFile& file, std::string_view model_type) 
   const auto scaling = rope_scaling(file, keys, architecture);
   if (by_frequency && scaling) {
     fail_unavailable(file, "tensor " + quote_name(kGgufRopeFactors) + " beside " +
-                               keys("rope.scaling.type") + " is not supported by this build");
+                               keys("rope.scaling.type") +
+                               " is not supported by this build; run another model");
   }
   if (by_frequency || scaling) {
     config.add_json("rope_scaling", by_frequency ? *by_frequency : *scaling);

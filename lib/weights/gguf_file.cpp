@@ -8,6 +8,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "weights/internal/gguf_parser.h"
 #include "weights/internal/safetensors.h"
 #include "weights/internal/watched_file.h"
@@ -81,9 +82,11 @@ struct GgufFile::State {
     const std::int64_t num_parts = num_parts_of(metadata);
     if (num_parts > 1) {
       const std::string stem = stem_of_parts(path, num_parts);
-      if (metadata.require_int("split.no", 0, kMaxParts) != 0) {
-        throw Error(ErrorCode::kBadModel,
-                    path.string() + ": split.no: expected 0 in the first part");
+      const std::int64_t number = metadata.require_int("split.no", 0, kMaxParts);
+      if (number != 0) {
+        throw Error(ErrorCode::kBadModel, path.string() +
+                                              ": split.no: expected 0 in the first part, found " +
+                                              std::to_string(number) + "; " + kConvertAgain);
       }
       for (std::int64_t i = 1; i < num_parts; ++i) {
         add_part(stem + part_suffix(i + 1, num_parts), i, num_parts);
@@ -95,7 +98,8 @@ struct GgufFile::State {
       if (expected != found) {
         throw Error(ErrorCode::kBadModel, path.string() + ": split.tensors.count is " +
                                               std::to_string(expected) + ", but the parts have " +
-                                              counted(found, "tensor"));
+                                              counted(found, "tensor") +
+                                              "; download the parts again");
       }
     }
     if (num_parts > 1) sort_tensors();
@@ -108,8 +112,8 @@ struct GgufFile::State {
         tensors.begin(), tensors.end(),
         [](const GgufTensor& a, const GgufTensor& b) { return a.name == b.name; });
     if (twice == tensors.end()) return;
-    throw Error(ErrorCode::kBadModel,
-                path.string() + ": tensor " + quote_name(twice->name) + " is in two parts");
+    throw Error(ErrorCode::kBadModel, path.string() + ": tensor " + quote_name(twice->name) +
+                                          " is in two parts; download the parts again");
   }
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "base/utf8.h"
 #include "weights/internal/gguf_parser.h"
 #include "weights/internal/safetensors.h"
@@ -88,7 +89,7 @@ void GgufMetadata::fail(std::string_view key, const std::string& what) const {
   constexpr std::size_t kMaxShown = 120;  // a key of a file may have 65535 characters
   const std::string shown =
       std::string(key.substr(0, kMaxShown)) + (key.size() > kMaxShown ? "..." : "");
-  throw Error(ErrorCode::kBadModel, file_name_ + ": " + shown + ": " + what);
+  throw Error(ErrorCode::kBadModel, file_name_ + ": " + shown + ": " + what + "; " + kConvertAgain);
 }
 
 void GgufMetadata::fail_type(const GgufValue& value, std::string_view expected) const {

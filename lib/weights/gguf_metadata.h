@@ -44,7 +44,8 @@ struct GgufValue {
 };
 
 // Immutable, thread-safe. Valid while the file is mapped. Every getter throws Error(kBadModel)
-// "model.gguf: KEY: expected ..., found ..." when the key has another type or is out of range.
+// "model.gguf: KEY: expected ..., found ...; kConvertAgain" when the key has another type or is out
+// of range.
 class GgufMetadata {
  public:
   GgufMetadata() = default;

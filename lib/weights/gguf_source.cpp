@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/mend_advice.h"
 #include "weights/ggml_type.h"
 #include "weights/internal/gguf_names.h"
 #include "weights/internal/safetensors.h"
@@ -137,7 +138,7 @@ void decode_entry(const GgufEntry& entry, float* values) {
 void check_entry(const GgufFile& file, const std::string& name, const GgufEntry& entry) {
   const GgufTensor& first = *entry.pieces.front();
   const auto fail = [&](const GgufTensor& tensor, const std::string& what) {
-    throw Error(ErrorCode::kBadModel, file.describe(tensor) + ": " + what);
+    throw Error(ErrorCode::kBadModel, file.describe(tensor) + ": " + what + "; " + kConvertAgain);
   };
   if (entry.assembly == GgufAssembly::kRotatedRows) {
     const std::int64_t num_rows = num_rows_of(first);
@@ -208,13 +209,15 @@ const GgufEntry& require(const GgufFile& file, const GgufEntries& entries, std::
   const auto found = entries.find(tensor);
   if (found == entries.end()) {
     throw Error(ErrorCode::kBadModel, file.path().string() + ": tensor " + quote_name(tensor) +
-                                          " " + shape.to_string() + " is missing");
+                                          " " + shape.to_string() + " is missing; " +
+                                          kConvertAgain);
   }
   const std::vector<std::int64_t> extents = extents_of(found->second);
   if (!is_same_shape(extents, shape)) {
     throw Error(ErrorCode::kBadModel,
                 file.describe(*found->second.pieces.front()) + " gives " + quote_name(tensor) +
-                    " the shape " + extents_to_string(extents) + "; expected " + shape.to_string());
+                    " the shape " + extents_to_string(extents) + "; expected " + shape.to_string() +
+                    " by the file's keys; " + kConvertAgain);
   }
   return found->second;
 }
@@ -228,7 +231,7 @@ ConstView GgufSource::read(std::string_view tensor, const Shape& shape) {
     throw Error(ErrorCode::kUnavailable,
                 file_->describe(*piece) + " has the type " + std::string(piece->type->name) +
                     ", which this build does not read; Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, "
-                    "Q6_K, IQ4_NL, F32, F16 and BF16 are");
+                    "Q6_K, IQ4_NL, F32, F16 and BF16 are; download the model in one of them");
   }
   if (const auto dtype = view_dtype(entry)) {
     return ConstView(entry.pieces.front()->bytes.data(), *dtype, shape);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "weights/internal/safetensors.h"
 
 namespace caption::weights {
 
@@ -12,7 +13,8 @@ JoinedSource::JoinedSource(std::vector<std::unique_ptr<Source>> sources)
   const std::vector<std::string> all = names();
   const auto twice = std::adjacent_find(all.begin(), all.end());
   if (twice == all.end()) return;
-  throw Error(ErrorCode::kBadModel, name() + ": both have a tensor " + *twice);
+  throw Error(ErrorCode::kBadModel, name() + ": both have a tensor " + quote_name(*twice) +
+                                        "; download or convert them again");
 }
 
 std::string JoinedSource::name() const {
@@ -97,8 +99,9 @@ Source* JoinedSource::find(std::string_view tensor) const {
 
 Source& JoinedSource::require(std::string_view tensor, const Shape& shape) const {
   if (Source* const source = find(tensor)) return *source;
-  throw Error(ErrorCode::kBadModel,
-              name() + ": tensor " + std::string(tensor) + " " + shape.to_string() + " is missing");
+  throw Error(ErrorCode::kBadModel, name() + ": tensor " + quote_name(tensor) + " " +
+                                        shape.to_string() +
+                                        " is missing; download or convert them again");
 }
 
 }  // namespace caption::weights

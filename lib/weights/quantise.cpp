@@ -33,6 +33,12 @@ constexpr std::array<float, 16> kNf4Values = {
     1.0F,
 };
 
+// A sign, two bits of exponent and one of mantissa, divided by the largest number.
+constexpr std::array<float, 16> kFp4Values = {
+    0.0F, 0.0625F / 12,  8.0F / 12,  1.0F,  4.0F / 12,  0.5F,  2.0F / 12,  0.25F,
+    0.0F, -0.0625F / 12, -8.0F / 12, -1.0F, -4.0F / 12, -0.5F, -2.0F / 12, -0.25F,
+};
+
 // The code of a number is the count of midpoints below it. The midpoints are those of bitsandbytes
 // (csrc/kernels.cu, dQuantizeNF4); four of them differ by one ulp from the f32 means of
 // neighbouring values.
@@ -266,6 +272,8 @@ QuantisedMatrix make_matrix(std::int64_t num_rows, std::int64_t num_columns, Mat
 
 const std::array<float, 16>& nf4_codebook() { return kNf4Values; }
 
+const std::array<float, 16>& fp4_codebook() { return kFp4Values; }
+
 std::array<float, 16> integer_codebook() {
   std::array<float, 16> codebook{};
   for (std::size_t i = 0; i < codebook.size(); ++i) codebook[i] = static_cast<float>(i) - 8.0F;
@@ -286,7 +294,8 @@ QuantisedMatrix quantise(ConstView rows, MatrixFormat format) {
       std::int32_t num_bad = 0;
       for (const float v : w) num_bad += std::abs(v) <= std::numeric_limits<float>::max() ? 0 : 1;
       if (num_bad != 0) {
-        throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
+        throw Error(ErrorCode::kBadModel,
+                    "a weight is not a finite number; download the file again");
       }
       if (format == MatrixFormat::kInt4A8) {
         quantise_row_to_steps(w, n, matrix);

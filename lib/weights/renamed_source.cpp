@@ -24,7 +24,8 @@ RenamedSource::RenamedSource(std::unique_ptr<Source> source,
     const auto [at, is_new] = theirs_.emplace(ours, theirs);
     if (is_new) continue;
     throw Error(ErrorCode::kBadModel, source_->name() + ": tensors " + at->second + " and " +
-                                          theirs + " would both be called " + ours);
+                                          theirs + " would both be called " + ours +
+                                          "; change model.tensor_names so that one is not");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/app/process.h"
@@ -82,6 +83,31 @@ TEST_SUITE("app/model_folder") {
     CHECK(example.exit_code == 2);
     CHECK(example.err.find(": the caption of example 2 cannot be encoded: the tokenizer's "
                            "normalizer") != std::string::npos);
+  }
+
+  TEST_CASE("a tokenizer.json that is passed over is named, with what it lacks") {
+    const OwnModel model;
+    const Finished whole = model.run();
+    CHECK(whole.exit_code == 0);
+    CHECK(whole.err.find("tokenizer.model is read in place") == std::string::npos);
+    for (const auto& [json, why] :
+         {std::pair{R"({"model": {"type": "BPE"}})",
+                    "model: has no vocab or no merges; download the file again"},
+          std::pair{R"({"model": {"type": "WordPiece"}})", "\"WordPiece\" is not supported"}}) {
+      model.write("tokenizer.json", json);
+      const Finished finished = model.run();
+      CAPTURE(finished.err);
+      CHECK(finished.exit_code == 0);
+      CHECK(finished.err.find("warning: text: ") != std::string::npos);
+      CHECK(finished.err.find(": tokenizer.model is read in place of tokenizer.json (") !=
+            std::string::npos);
+      CHECK(finished.err.find(why) != std::string::npos);
+      CHECK(parse_records(finished.out).at(0).caption == parse_records(whole.out).at(0).caption);
+    }
+    model.write("tokenizer.json", "{");
+    const Finished torn = model.run();
+    CHECK(torn.exit_code == 3);
+    CHECK(torn.err.find("tokenizer.json: not valid JSON") != std::string::npos);
   }
 
   TEST_CASE("--max-pixels changes how many vision tokens a clip has") {

@@ -131,17 +131,18 @@ TEST_SUITE("base/json") {
         {message_of([&] { json.get_object("l"); }),
          "config.json: l: expected an object, found a list of 2"},
     };
-    for (const auto& row : kRows) CHECK(row.message == row.wanted);
+    const std::string advice = "; download the file again, or mend it";
+    for (const auto& row : kRows) CHECK(row.message == row.wanted + advice);
     const JsonObject blank = parsed(R"({"a": null})");
     CHECK(message_of([&] { blank.require_string("a"); }) ==
-          "config.json: a: is null; a string is needed");
+          "config.json: a: is null; a string is needed" + advice);
     CHECK(message_of([&] { blank.require_int("a", 0, 9); }) ==
-          "config.json: a: is null; an integer is needed");
+          "config.json: a: is null; an integer is needed" + advice);
     CHECK(message_of([] { parsed(R"({"a": 10})").require_int("a", 1, 9); }) ==
-          "config.json: a: expected 1 to 9, found 10");
+          "config.json: a: expected 1 to 9, found 10" + advice);
     const JsonObject element = parsed(R"({"m": [{}, {"k": 1}]})").get_objects("m")[1];
     CHECK(message_of([&] { element.require_string("k"); }) ==
-          "config.json: m[1].k: expected a string, found 1");
+          "config.json: m[1].k: expected a string, found 1" + advice);
   }
 
   TEST_CASE("what is no JSON object is refused with its place and what is wrong") {
@@ -201,7 +202,8 @@ TEST_SUITE("base/json") {
              std::string(static_cast<std::size_t>(depth - 1), ']') + "}";
     };
     CHECK_NOTHROW(parsed(nested(64)));
-    CHECK(message_of([&] { parsed(nested(65)); }) == "config.json: nested deeper than 64 levels");
+    CHECK(message_of([&] { parsed(nested(65)); }) ==
+          "config.json: nested deeper than 64 levels; download the file again, or mend it");
     CHECK_FALSE(message_of([&] { parsed(nested(1'000'000)); }).empty());
   }
 
@@ -226,7 +228,8 @@ TEST_SUITE("base/json") {
       CHECK_FALSE(json.find_string_at(absent).has_value());
     }
     CHECK(message_of([&] { json.find_string_at("annotation.n"); }) ==
-          "config.json: annotation.n: expected a string, found 1");
+          "config.json: annotation.n: expected a string, found 1; download the file again, or mend "
+          "it");
   }
 
   TEST_CASE("a file is opened by path, and a missing one is told as such") {

@@ -308,7 +308,8 @@ TEST_SUITE("model/config") {
         {R"({"rope_parameters": {"partial_rotary_factor": 0.5}})", ErrorCode::kUnavailable,
          "partial_rotary_factor"},
         {R"({"partial_rotary_factor": 0.5})", ErrorCode::kUnavailable, "partial_rotary_factor"},
-        {R"({"rope_scaling": {"factor": 2}})", ErrorCode::kBadModel, "rope_type is missing"},
+        {R"({"rope_scaling": {"factor": 2}})", ErrorCode::kBadModel,
+         "rope_type is missing; download the file again, or mend it"},
         {R"({"rope_scaling": {"type": "linear", "rope_type": "yarn", "factor": 2}})",
          ErrorCode::kBadModel, "type is \"linear\" and rope_type is \"yarn\""},
         {R"({"rope_scaling": {"type": "linear"}})", ErrorCode::kBadModel, "factor is missing"},
@@ -409,7 +410,7 @@ TEST_SUITE("model/config") {
       CHECK(error.code() == ErrorCode::kBadModel);
       CHECK(std::string(error.what()) ==
             "config.json: hidden_size 4160 times the square of spatial_merge_size 64 must be at "
-            "most 16777216");
+            "most 16777216; download the file again, or mend it");
     }
   }
 

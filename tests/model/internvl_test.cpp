@@ -44,7 +44,7 @@ TEST_SUITE("model/internvl") {
          "norm_type \"batch_norm\" is not supported by this build"},
         {"no square", kConfig, "\"patch_size\": [", "\"patch_size\": [7, ", kBad, "patch_size"},
         {"an infinite epsilon", kConfig, "\"layer_norm_eps\": 1e-06", "\"layer_norm_eps\": 1e+39",
-         kBad, "layer_norm_eps must be in (0, 1]"},
+         kBad, "layer_norm_eps must be in (0, 1], found "},
         {"experts", kConfig, "\"model_type\": \"qwen3\"", "\"model_type\": \"qwen3_moe\"",
          kUnavailable, "qwen3_moe"},
     };

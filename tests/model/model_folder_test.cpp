@@ -87,7 +87,10 @@ TEST_SUITE("model/model_folder") {
     const DrawnGguf drawn(kGoldens / "llava_next_video");
     const fs::path text = drawn.path() / "model.gguf";
     const fs::path tower = drawn.path() / "mmproj-model.gguf";
-    check_refused(tower, ErrorCode::kUnavailable, "model_type \"clip_vision_model\"");
+    check_refused(
+        tower, ErrorCode::kBadModel,
+        "mmproj-model.gguf: is a vision tower without its language model; put the GGUF file "
+        "of the language model beside it");
     fs::copy_file(text, drawn.path() / "model-q4.gguf");
     check_refused(drawn.path(), ErrorCode::kBadModel,
                   "holds 2 GGUF files of language models, model-q4.gguf, model.gguf; name one");
@@ -105,7 +108,10 @@ TEST_SUITE("model/model_folder") {
     CHECK_NOTHROW(model::require_usable_part(text));
     fs::remove(text);
     fs::remove(drawn.path() / "q4-00002-of-00002.gguf");
-    check_refused(drawn.path(), ErrorCode::kBadModel, "config.json is missing");
+    check_refused(
+        drawn.path(), ErrorCode::kBadModel,
+        "config.json is missing; a model is a folder as transformers saves it, or its GGUF "
+        "files: copy or download it whole");
   }
 
   TEST_CASE("a LLaVA in GGUF files is a composed model of its parts") {

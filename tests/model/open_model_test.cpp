@@ -199,6 +199,15 @@ TEST_SUITE("model/open_model") {
                     ->content_hash() == composed);
   }
 
+  // Whether a sentence ends with what to do.
+  bool names_remedy(const std::string& sentence) {
+    const std::string last = sentence.substr(sentence.find_last_of(":;") + 1);
+    for (const char* remedy : {"download", "mend", "take both", "must say so"}) {
+      if (last.find(remedy) != std::string::npos) return true;
+    }
+    return false;
+  }
+
   struct Broken {
     const char* name;
     std::function<void(const fs::path&)> break_it;
@@ -315,6 +324,7 @@ TEST_SUITE("model/open_model") {
         CAPTURE(what);
         CHECK(error_code_name(error.code()) == error_code_name(c.code));
         CHECK(what.find('\n') == std::string::npos);
+        CHECK((c.code == unavailable || names_remedy(what)));
         for (const char* part : c.message) CHECK(what.find(part) != std::string::npos);
       }
     }

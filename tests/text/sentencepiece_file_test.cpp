@@ -61,7 +61,8 @@ TEST_SUITE("text/sentencepiece_file") {
         {{.text = "b", .type = static_cast<PieceType>(7)}, "piece 3 has the unknown type 7"},
         {{.text = "b", .type = PieceType::kUnknown}, "has 2 unknown pieces"},
         {{.text = "b", .type = PieceType::kByte}, "\"b\" is of type BYTE"},
-        {{.text = "<0x41>", .type = PieceType::kByte}, "has 1 byte piece; expected none or 256"},
+        {{.text = "<0x41>", .type = PieceType::kByte},
+         "has 1 byte piece; expected none or 256; download the file again, or mend it"},
     };
     for (const auto& row : kRows) {
       CAPTURE(std::string(row.message));

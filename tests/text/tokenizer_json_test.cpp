@@ -62,7 +62,9 @@ TEST_SUITE("text/tokenizer_json") {
       const char* message;
       ErrorCode code;
     } kRows[] = {
-        {R"("model": null)", "m/tokenizer.json: model: is missing", ErrorCode::kBadModel},
+        {R"("model": null)",
+         "m/tokenizer.json: model: is missing; download the file again, or mend it",
+         ErrorCode::kBadModel},
         {R"("model": {"type": "WordPiece"})", "model.type: \"WordPiece\"", ErrorCode::kUnavailable},
         {R"("model": {"type": "BPE", "vocab": {}})", "has no vocab or no merges",
          ErrorCode::kBadModel},

@@ -89,9 +89,11 @@ TEST_SUITE("weights/checkpoint") {
         const Shape shape(row.get_ints("shape"));
         num_parameters += shape.num_elements();
         if (row.require_string("dtype") == "float64") {
-          CHECK_THROWS_WITH_AS(checkpoint.require(name, shape),
-                               doctest::Contains("has dtype F64, which this build does not read"),
-                               Error);
+          CHECK_THROWS_WITH_AS(
+              checkpoint.require(name, shape),
+              doctest::Contains("has dtype F64, which this build does not read; save "
+                                "the model again in bfloat16"),
+              Error);
           CHECK_THROWS_AS(checkpoint.find(name), Error);
           continue;
         }
@@ -116,10 +118,14 @@ TEST_SUITE("weights/checkpoint") {
     CHECK_FALSE(checkpoint.find("nothing").has_value());
     CHECK_THROWS_WITH_AS(
         checkpoint.require("nothing", {2}),
-        doctest::Contains("tensor \"nothing\" [2] is missing among its 11 tensors"), Error);
+        doctest::Contains("tensor \"nothing\" [2] is missing among its 11 tensors; weights and "
+                          "configuration are of different models, or not complete: download"),
+        Error);
     CHECK_THROWS_WITH_AS(
         checkpoint.require("model.embed.weight", {5, 3}),
-        doctest::Contains("\"model.embed.weight\" has shape [3, 5]; expected [5, 3]"), Error);
+        doctest::Contains("\"model.embed.weight\" has shape [3, 5]; expected [5, 3]; weights "
+                          "and configuration are of different models"),
+        Error);
   }
 
   TEST_CASE("the hash follows the bytes of every file") {
@@ -237,8 +243,9 @@ TEST_SUITE("weights/checkpoint") {
     };
     CHECK(message_of(folder / "missing", ErrorCode::kBadModel).find("missing: No such file") !=
           std::string::npos);
-    CHECK(message_of(folder, ErrorCode::kBadModel).find("holds neither model.safetensors nor") !=
-          std::string::npos);
+    CHECK(message_of(folder, ErrorCode::kBadModel)
+              .find("holds neither model.safetensors nor "
+                    "model.safetensors.index.json; copy or download") != std::string::npos);
     write(folder / "pytorch_model.bin", "x");
     CHECK(message_of(folder, ErrorCode::kUnavailable).find("reads safetensors only") !=
           std::string::npos);
@@ -252,8 +259,8 @@ TEST_SUITE("weights/checkpoint") {
     fs::copy(kGoldens / "single/model.safetensors", folder / "one.safetensors");
     write(index, R"({"weight_map": {"scale": "one.safetensors", "nope": "one.safetensors"}})");
     CHECK(message_of(folder, ErrorCode::kBadModel)
-              .find("\"nope\" is said to be in one.safetensors, which does not have it") !=
-          std::string::npos);
+              .find("\"nope\" is said to be in one.safetensors, which does not have it; copy or "
+                    "download both files again") != std::string::npos);
     write(index, R"({"weight_map": {"scale": "one.safetensors"}})");
     CHECK(Checkpoint::open(folder).names() == std::vector<std::string>{"scale"});
     write(folder / "model.safetensors", "");

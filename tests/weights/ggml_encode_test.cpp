@@ -90,12 +90,13 @@ TEST_SUITE("weights/ggml_encode") {
     };
     const float infinity = std::numeric_limits<float>::infinity();
     for (const GgmlType type : {GgmlType::kF16, GgmlType::kQ8_0, GgmlType::kQ4_0}) {
-      CHECK(message(type, infinity) == "a weight is not a finite number");
-      CHECK(message(type, std::nanf("")) == "a weight is not a finite number");
+      for (const float value : {infinity, std::nanf("")}) {
+        CHECK(message(type, value) == "a weight is not a finite number; download the file again");
+      }
     }
     CHECK(message(GgmlType::kF16, 65504.0F) == "");
     CHECK(message(GgmlType::kF16, 65536.0F) ==
-          "the weight 65536 exceeds 65504, the largest number of f16");
+          "the weight 65536 exceeds 65504, the largest number of f16; choose another format");
     CHECK(message(GgmlType::kQ8_0, 65536.0F) == "");
     check_contains(message(GgmlType::kQ8_0, 1e8F), "a scale of Q8_0, 787401.");
     check_contains(message(GgmlType::kQ4_0, 1e8F), "a scale of Q4_0, -12500000 exceeds 65504");

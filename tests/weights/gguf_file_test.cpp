@@ -185,7 +185,8 @@ TEST_SUITE("weights/gguf_file") {
     big.version = 0x03000000;
     const ErrorCode unavailable = ErrorCode::kUnavailable;
     CHECK(refusal(old.text(), unavailable) ==
-          "f: is a GGUF file of version 1; this build reads versions 2 and 3");
+          "f: is a GGUF file of version 1; this build reads versions 2 and 3; convert the "
+          "model again");
     CHECK(refusal(next.text(), unavailable).find("version 4") != std::string::npos);
     CHECK(refusal(big.text(), unavailable).find("big-endian") != std::string::npos);
     CHECK(refusal("").find("is no GGUF file") != std::string::npos);

@@ -158,23 +158,26 @@ TEST_SUITE("weights/gguf_source") {
     CHECK(!both.codes_of("model.none"));
     CHECK(!both.dtype_of("model.none"));
     CHECK(!both.find_changed_file());
-    check_contains(refusal(ErrorCode::kBadModel, [&] { both.read("model.none", {2}); }),
-                   "mmproj.gguf: tensor model.none [2] is missing");
+    check_contains(
+        refusal(ErrorCode::kBadModel, [&] { both.read("model.none", {2}); }),
+        "mmproj.gguf: tensor \"model.none\" [2] is missing; download or convert them again");
     const Sha256 hash = both.content_hash({});
     CHECK(hash == joined(part("text.gguf", "a."), part("mmproj.gguf", "")).content_hash({}));
     CHECK(hash != joined(part("mmproj.gguf", ""), part("text.gguf", "a.")).content_hash({}));
     check_contains(refusal(ErrorCode::kBadModel,
                            [&] { joined(part("text.gguf", "a."), part("text.gguf", "a.")); }),
-                   "both have a tensor a.embed_tokens.weight");
+                   "both have a tensor \"a.embed_tokens.weight\"; download or convert them again");
   }
 
   TEST_CASE("missing tensors and other shapes are refused by name") {
     GgufSource source = open_source("llama", "text.gguf", "model.");
-    check_contains(refusal(ErrorCode::kBadModel,
-                           [&] {
-                             source.read("model.none", {3, 4});
-                           }),
-                   "text.gguf: tensor \"model.none\" [3, 4] is missing");
+    check_contains(
+        refusal(ErrorCode::kBadModel,
+                [&] {
+                  source.read("model.none", {3, 4});
+                }),
+        "text.gguf: tensor \"model.none\" [3, 4] is missing; download the file again, or "
+        "convert");
     check_contains(
         refusal(ErrorCode::kBadModel, [&] { source.read("model.norm.weight", {33}); }),
         "tensor \"output_norm.weight\" gives \"model.norm.weight\" the shape [32]; expected [33]");

@@ -132,7 +132,8 @@ TEST_SUITE("weights/gguf_tokenizer") {
         {change([](TokenTables& t) { t.tokens.clear(); }), ErrorCode::kBadModel,
          "f: has 0 tokens; expected 1 to"},
         {change([](TokenTables& t) { t.types.pop_back(); }), ErrorCode::kBadModel,
-         "f: has 3 types of 4 tokens"},
+         "f: has 3 types (tokenizer.ggml.token_type) of 4 tokens; download the file again, or "
+         "convert the model again"},
         {change([](TokenTables& t) { t.types[1] = 7; }), ErrorCode::kBadModel,
          "f: token 1, \"b\", has the unknown type 7"},
         {change([](TokenTables& t) { t.tokens[1] = "\xff"; }), ErrorCode::kBadModel,
@@ -149,7 +150,7 @@ TEST_SUITE("weights/gguf_tokenizer") {
         {change([](TokenTables& t) { t.adds_bos = true; }), ErrorCode::kBadModel,
          "f: a token is to be added to every text, but its id is missing"},
         {change([](TokenTables& t) { t.model = "llama"; }), ErrorCode::kBadModel,
-         "f: has 0 scores of 4 tokens"},
+         "f: has 0 scores (tokenizer.ggml.scores) of 4 tokens"},
         {change([](TokenTables& t) {
            t.model = "llama";
            t.scores = {0, 0, 0, 0};

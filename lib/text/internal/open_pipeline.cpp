@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "base/utf8.h"
 #include "text/internal/pipeline_tokenizer.h"
 #include "text/internal/tokenizer_json.h"
@@ -61,7 +62,7 @@ PreTokenizerStep split_step(std::string_view pattern) {
 // line "#version: ..."; GPT2Tokenizer the first line, whatever it is.
 void parse_merges_txt(std::string_view text, const std::string& name, bool skips_first_line,
                       const Vocabulary& vocabulary, std::vector<BpeSpec::Merge>& merges) {
-  if (!is_valid_utf8(text)) throw Error(ErrorCode::kBadModel, name + ": is not valid UTF-8");
+  if (!is_valid_utf8(text)) fail_bad_file(name + ": is not valid UTF-8");
   constexpr std::string_view kSpaces = " \t\r\v\f";
   for (std::size_t number = 1; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
@@ -78,7 +79,7 @@ void parse_merges_txt(std::string_view text, const std::string& name, bool skips
     if (left.empty()) continue;
     const std::string where = name + ": line " + std::to_string(number);
     if (right.empty() || !take_word().empty()) {
-      throw Error(ErrorCode::kBadModel, where + ": expected two tokens with a space between them");
+      fail_bad_file(where + ": expected two tokens with a space between them");
     }
     add_merge(left, right, where, vocabulary, merges);
   }
@@ -165,8 +166,8 @@ void set_ends(const JsonObject& config, bool adds_bos, const std::string& bos_to
     const auto added = spec.added_index.find(content);
     if (added != spec.added_index.end()) id = spec.added_tokens[added->second].id;
     if (id) return *id;
-    throw Error(ErrorCode::kBadModel, config.name() + ": " + key + " " + json_quote(content) +
-                                          " is to be added to every text, but has no id");
+    fail_bad_file(config.name() + ": " + key + " " + json_quote(content) +
+                  " is to be added to every text, but has no id");
   };
   if (config.get_bool("add_bos_token", adds_bos)) {
     spec.prefix_ids.push_back(require("bos_token", bos_token));

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "base/utf8.h"
 #include "text/internal/byte_level.h"
 #include "text/internal/byte_piece.h"
@@ -108,8 +109,7 @@ class PipelineTokenizer final : public Tokenizer {
     for (const auto* ids : {&prefix_ids_, &suffix_ids_}) {
       for (const TokenId id : *ids) {
         if (token_at(id).kind != Token::Kind::kUnassigned) continue;
-        throw Error(ErrorCode::kBadModel,
-                    spec.name + ": post_processor: there is no token " + std::to_string(id));
+        fail_bad_file(spec.name + ": post_processor: there is no token " + std::to_string(id));
       }
     }
   }
@@ -192,9 +192,8 @@ class PipelineTokenizer final : public Tokenizer {
           token.is_normalized ? normalized_pattern(token, name) : token.content;
       num_bytes += pattern.size();
       if (num_bytes > kMaxAddedBytes) {
-        throw Error(ErrorCode::kUnavailable, name + ": the added tokens have more than " +
-                                                 std::to_string(kMaxAddedBytes) +
-                                                 " bytes; this build reads no more");
+        fail_unsupported(name + ": the added tokens have more than " +
+                         std::to_string(kMaxAddedBytes) + " bytes; this build reads no more");
       }
       (token.is_normalized ? recognised_.normalized : recognised_.raw).add(pattern, token);
       // What the vocabulary itself holds and no one calls special is part of plain text.
@@ -207,8 +206,8 @@ class PipelineTokenizer final : public Tokenizer {
     try {
       return normalizer_.normalize(token.content);
     } catch (const Error& error) {
-      throw Error(ErrorCode::kUnavailable,
-                  name + ": the added token " + json_quote(token.content) + ": " + error.what());
+      fail_unsupported(name + ": the added token " + json_quote(token.content) + ": " +
+                       error.what());
     }
   }
 
@@ -256,9 +255,8 @@ class PipelineTokenizer final : public Tokenizer {
       auto replaced = replace_bounded(piece, from, to,
                                       kMaxDecodedBytes - std::min(bytes_.size(), kMaxDecodedBytes));
       if (!replaced) {
-        throw Error(ErrorCode::kUnavailable, where + ": the texts of the tokens have more than " +
-                                                 std::to_string(kMaxDecodedBytes) +
-                                                 " bytes; this build reads no more");
+        fail_unsupported(where + ": the texts of the tokens have more than " +
+                         std::to_string(kMaxDecodedBytes) + " bytes; this build reads no more");
       }
       piece = *std::move(replaced);
     }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 
 namespace caption::text {
 namespace {
@@ -41,9 +42,9 @@ struct PrefixTree::Builder {
 
   void grow(std::size_t size) {
     if (size > kMaxSlots) {
-      throw Error(ErrorCode::kUnavailable,
-                  "the unigram tokenizer's tokens are too long: their prefixes need more than " +
-                      std::to_string(kMaxSlots) + " places");
+      fail_unsupported(
+          "the unigram tokenizer's tokens are too long: their prefixes need more than " +
+          std::to_string(kMaxSlots) + " places");
     }
     for (std::size_t i = slots.size(); i < size; ++i) {
       slots.emplace_back();

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "base/utf8.h"
 
 namespace caption::text {
@@ -90,15 +91,15 @@ Regex::Regex(std::string_view pattern, const std::string& where)
                                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT,
                                    &error, &offset, context.get()));
   if (!state_->code) {
-    throw Error(ErrorCode::kUnavailable, where + ": PCRE2 cannot compile the pattern " +
-                                             state_->pattern + ": " + error_text(error));
+    fail_unsupported(where + ": PCRE2 cannot compile the pattern " + state_->pattern + ": " +
+                     error_text(error));
   }
   std::uint32_t matches_empty = 0;
   pcre2_pattern_info(state_->code.get(), PCRE2_INFO_MATCHEMPTY, &matches_empty);
   if (matches_empty != 0) {
-    throw Error(ErrorCode::kUnavailable, where + ": the pattern " + state_->pattern +
-                                             " may match the empty text; this build splits texts "
-                                             "by patterns that match characters only");
+    fail_unsupported(where + ": the pattern " + state_->pattern +
+                     " may match the empty text; this build splits texts "
+                     "by patterns that match characters only");
   }
   // Without executable memory the interpreter runs the pattern.
   state_->is_compiled = pcre2_jit_compile(state_->code.get(), PCRE2_JIT_COMPLETE) == 0;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "text/internal/regex.h"
 
 namespace caption::text {
@@ -48,9 +49,8 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    throw Error(ErrorCode::kUnavailable, where_ + ": the pattern " + json_quote(pattern_) +
-                                             " uses " + std::string(what) +
-                                             ", which this build does not read");
+    fail_unsupported(where_ + ": the pattern " + json_quote(pattern_) + " uses " +
+                     std::string(what) + ", which this build does not read");
   }
 
   std::string_view rest() const { return pattern_.substr(pos_); }

@@ -8,6 +8,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "base/utf8.h"
 #include "text/internal/byte_piece.h"
 
@@ -78,9 +79,8 @@ class WireReader {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorCode::kBadModel, name_ + ": is not a SentencePiece model: " + what +
-                                          " before byte " +
-                                          std::to_string(rest_.data() - file_begin_));
+    fail_bad_file(name_ + ": is not a SentencePiece model: " + what + " before byte " +
+                  std::to_string(rest_.data() - file_begin_));
   }
 
   std::uint64_t varint() {
@@ -111,9 +111,7 @@ class WireReader {
 };
 
 Piece read_piece(WireReader reader, const std::string& where) {
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::kBadModel, where + " " + what);
-  };
+  const auto fail = [&](const std::string& what) { fail_bad_file(where + " " + what); };
   Piece piece;
   while (!reader.at_end()) {
     const Field field = reader.next();
@@ -132,9 +130,7 @@ Piece read_piece(WireReader reader, const std::string& where) {
 }
 
 void check_piece(const Piece& piece, const std::string& where) {
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::kBadModel, where + " " + what);
-  };
+  const auto fail = [&](const std::string& what) { fail_bad_file(where + " " + what); };
   if (piece.text.empty()) fail("has no text");
   if (!is_valid_utf8(piece.text)) fail("is not valid UTF-8");
   if (!std::isfinite(piece.score)) fail("has a score that is not finite");
@@ -184,9 +180,7 @@ Piece piece_for_library(const Piece& piece, std::size_t id) {
 }  // namespace
 
 void check_pieces(const std::vector<Piece>& pieces, const std::string& name) {
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::kBadModel, name + ": " + what);
-  };
+  const auto fail = [&](const std::string& what) { fail_bad_file(name + ": " + what); };
   if (pieces.empty()) fail("is not a SentencePiece model: it holds no pieces");
   std::unordered_set<std::string_view> texts;
   std::size_t num_unknown = 0;
@@ -221,8 +215,7 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::
     if (field.type != WireType::kBytes) continue;
     if (field.number == kModelPieces) {
       if (pieces.size() == kMaxPieces) {
-        throw Error(ErrorCode::kBadModel,
-                    name + ": holds more than " + std::to_string(kMaxPieces) + " pieces");
+        fail_bad_file(name + ": holds more than " + std::to_string(kMaxPieces) + " pieces");
       }
       pieces.push_back(read_piece(reader.message(field.bytes),
                                   name + ": piece " + std::to_string(pieces.size())));
@@ -238,8 +231,7 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::
   }
   check_pieces(pieces, name);
   if (!has_trainer_spec) {
-    throw Error(ErrorCode::kBadModel,
-                name + ": ends after its pieces; its trainer_spec is missing");
+    fail_bad_file(name + ": ends after its pieces; its trainer_spec is missing");
   }
   for (const auto type : {SentencePieceModel::Type::kUnigram, SentencePieceModel::Type::kBpe}) {
     if (model_type == static_cast<std::uint64_t>(type)) return {type, std::move(pieces)};

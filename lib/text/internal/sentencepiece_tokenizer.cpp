@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "base/utf8.h"
 #include "text/internal/byte_piece.h"
 #include "text/internal/byte_run.h"
@@ -126,8 +127,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     const auto require = [&](bool adds, const char* key, const std::string& content,
                              std::optional<TokenId> id) {
       if (!adds || id) return;
-      throw Error(ErrorCode::kBadModel, config_name + ": " + key + " " + json_quote(content) +
-                                            " is to be added to every text, but has no id");
+      fail_bad_file(config_name + ": " + key + " " + json_quote(content) +
+                    " is to be added to every text, but has no id");
     };
     require(config.adds_bos, "bos_token", bos_token, bos_id_);
     require(config.adds_eos, "eos_token", eos_token, eos_id_);
@@ -140,7 +141,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     const MemoryReserve reserve(kLeastReserveBytes + model.size() * kLoadBytesPerByte);
     const auto status = processor_.LoadFromSerializedProto(model);
     if (!status.ok()) {
-      throw Error(ErrorCode::kBadModel, name + ": sentencepiece refuses it: " + status.ToString());
+      fail_bad_file(name + ": sentencepiece refuses it: " + status.ToString());
     }
   }
 
@@ -180,7 +181,7 @@ class SentencePieceTokenizer final : public Tokenizer {
       const std::string& text = is_first ? first[id] : pieces[id].text;
       if (unigram_vocabulary_.insert(text, static_cast<TokenId>(id)) !=
           Vocabulary::Inserted::kYes) {
-        throw Error(ErrorCode::kBadModel, name + ": piece " + json_quote(text) + " is there twice");
+        fail_bad_file(name + ": piece " + json_quote(text) + " is there twice");
       }
       spec.scores.push_back(is_first ? 0.0 : double{pieces[id].score});
     }

@@ -30,13 +30,15 @@ std::optional<TokenId> find_difference(const SentencePieceModel& model, const Pi
   return std::nullopt;
 }
 
-// Returns what tokenizer.json says; nullopt for one that this build does not run, or that is no
-// whole tokenizer: then tokenizer.model is the only choice.
+// Returns what tokenizer.json says; nullopt, with a warning, for one that this build does not run,
+// or that is no whole tokenizer: then tokenizer.model is the only choice.
 std::optional<PipelineSpec> try_json(const TokenizerFiles& files) {
   try {
     return parse_tokenizer_json(*files.tokenizer_json, files.folder + "/tokenizer.json");
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
+    log_warning("text", files.folder + ": tokenizer.model is read in place of tokenizer.json (" +
+                            error.what() + ")");
     return std::nullopt;
   }
 }

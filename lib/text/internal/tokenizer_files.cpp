@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/mend_advice.h"
 #include "base/open_file.h"
 
 namespace caption::text {
@@ -53,13 +54,12 @@ std::vector<AddedToken> read_added_tokens_decoder(const JsonObject& decoder) {
     std::int64_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0 || id > kMaxTokenId) {
-      throw Error(ErrorCode::kBadModel, decoder.name() + ": " + json_quote(key) +
-                                            " is not a token id; expected 0 to " +
-                                            std::to_string(kMaxTokenId));
+      fail_bad_file(decoder.name() + ": " + json_quote(key) + " is not a token id; expected 0 to " +
+                    std::to_string(kMaxTokenId));
     }
     const auto object = decoder.get_object(key);
     if (!object) {
-      throw Error(ErrorCode::kBadModel, decoder.name() + "." + key + ": expected an object");
+      fail_bad_file(decoder.name() + "." + key + ": expected an object");
     }
     tokens.push_back(read_added_token(*object, static_cast<TokenId>(id)));
   }
@@ -169,7 +169,7 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& model_folder) {
     throw Error(ErrorCode::kBadModel,
                 files.folder +
                     ": has no tokenizer: one of tokenizer.model, tokenizer.json, or "
-                    "vocab.json with merges.txt must be there");
+                    "vocab.json with merges.txt must be there; copy or download it");
   }
   return files;
 }

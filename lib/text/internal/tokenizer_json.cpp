@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json_stream.h"
+#include "base/mend_advice.h"
 #include "text/internal/tokenizer_files.h"
 
 namespace caption::text {
@@ -72,7 +73,7 @@ std::string model_type(const JsonObject& model) {
 
 JsonObject require_model(const JsonObject& document) {
   auto model = document.get_object("model");
-  if (!model) throw Error(ErrorCode::kBadModel, document.name() + ": model: is missing");
+  if (!model) fail_bad_file(document.name() + ": model: is missing");
   return *model;
 }
 
@@ -106,10 +107,10 @@ void parse_merges(std::string_view json, const std::string& name, const Vocabula
       if (pair.starts_with("#version")) continue;
       const std::size_t space = pair.find(' ');
       if (space == std::string_view::npos || pair.find(' ', space + 1) != std::string_view::npos) {
-        throw Error(ErrorCode::kBadModel, where() +
-                                              ": expected two tokens with a space between "
-                                              "them, found " +
-                                              json_quote(pair));
+        fail_bad_file(where() +
+                      ": expected two tokens with a space between "
+                      "them, found " +
+                      json_quote(pair));
       }
       add_merge(pair.substr(0, space), pair.substr(space + 1), where(), vocabulary, merges);
       continue;
@@ -124,8 +125,7 @@ void parse_merges(std::string_view json, const std::string& name, const Vocabula
       if (count > 1) stream.skip_value();
     }
     if (count != 2) {
-      throw Error(ErrorCode::kBadModel,
-                  where() + ": expected two tokens, found " + std::to_string(count));
+      fail_bad_file(where() + ": expected two tokens, found " + std::to_string(count));
     }
     add_merge(left, right, where(), vocabulary, merges);
   }
@@ -133,8 +133,7 @@ void parse_merges(std::string_view json, const std::string& name, const Vocabula
 }
 
 void refuse(const JsonObject& object, const std::string& key, const std::string& what) {
-  throw Error(ErrorCode::kUnavailable,
-              object.name() + "." + key + ": " + what + " is not supported by this build");
+  fail_unsupported(object.name() + "." + key + ": " + what + " is not supported by this build");
 }
 
 BpeSpec parse_bpe(const JsonObject& model, const CutDocument& cut, PipelineSpec& spec) {
@@ -148,7 +147,7 @@ BpeSpec parse_bpe(const JsonObject& model, const CutDocument& cut, PipelineSpec&
   bpe.falls_back_to_bytes = model.get_bool("byte_fallback", false);
   bpe.ignores_merges = model.get_bool("ignore_merges", false);
   if (cut.vocab.empty() || cut.merges.empty()) {
-    throw Error(ErrorCode::kBadModel, model.name() + ": has no vocab or no merges");
+    fail_bad_file(model.name() + ": has no vocab or no merges");
   }
   parse_bpe_vocabulary(cut.vocab, spec.name, spec.vocabulary);
   parse_merges(cut.merges, spec.name, spec.vocabulary, bpe.merges);
@@ -156,8 +155,8 @@ BpeSpec parse_bpe(const JsonObject& model, const CutDocument& cut, PipelineSpec&
     const std::string unknown = model.require_string("unk_token");
     bpe.unknown_id = spec.vocabulary.find(unknown);
     if (!bpe.unknown_id) {
-      throw Error(ErrorCode::kBadModel, model.name() + ".unk_token: " + json_quote(unknown) +
-                                            " is not in the vocabulary");
+      fail_bad_file(model.name() + ".unk_token: " + json_quote(unknown) +
+                    " is not in the vocabulary");
     }
   }
   return bpe;
@@ -167,7 +166,7 @@ BpeSpec parse_bpe(const JsonObject& model, const CutDocument& cut, PipelineSpec&
 UnigramSpec parse_unigram(const JsonObject& model, const CutDocument& cut, PipelineSpec& spec) {
   UnigramSpec unigram;
   unigram.falls_back_to_bytes = model.get_bool("byte_fallback", false);
-  if (cut.vocab.empty()) throw Error(ErrorCode::kBadModel, model.name() + ".vocab: is missing");
+  if (cut.vocab.empty()) fail_bad_file(model.name() + ".vocab: is missing");
   JsonStream stream(cut.vocab, spec.name + ": model.vocab", ErrorCode::kBadModel);
   spec.vocabulary.reserve(std::min<std::size_t>(estimate_elements(cut.vocab) / 2, kMaxTokenId));
   std::string scratch;
@@ -219,8 +218,7 @@ void add_merge(std::string_view left, std::string_view right, const std::string&
   const auto id_of = [&](std::string_view token) {
     const auto id = vocabulary.find(token);
     if (!id) {
-      throw Error(ErrorCode::kBadModel,
-                  where + ": " + json_quote(token) + " is not in the vocabulary");
+      fail_bad_file(where + ": " + json_quote(token) + " is not in the vocabulary");
     }
     return *id;
   };
@@ -263,10 +261,9 @@ void add_token(PipelineSpec& spec, AddedToken token, const std::string& where) {
   if (known != spec.added_index.end()) id = spec.added_tokens[known->second].id;
   if (!id) id = std::max(static_cast<TokenId>(spec.vocabulary.size()), spec.last_added_id + 1);
   if ((token.id >= 0 && token.id != *id) || *id > kMaxTokenId) {
-    throw Error(ErrorCode::kBadModel, where + ": the added token " + json_quote(token.content) +
-                                          " has the id " + std::to_string(token.id) +
-                                          "; by the vocabulary and the tokens before it, it is " +
-                                          std::to_string(*id));
+    fail_bad_file(where + ": the added token " + json_quote(token.content) + " has the id " +
+                  std::to_string(token.id) +
+                  "; by the vocabulary and the tokens before it, it is " + std::to_string(*id));
   }
   token.id = *id;
   spec.last_added_id = std::max(spec.last_added_id, *id);

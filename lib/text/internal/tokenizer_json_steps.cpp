@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "base/utf8.h"
 #include "text/internal/tokenizer_json.h"
 
@@ -15,8 +16,7 @@ namespace {
 constexpr std::size_t kMaxPrependBytes = 64;
 
 [[noreturn]] void refuse(const JsonObject& object, const std::string& what) {
-  throw Error(ErrorCode::kUnavailable,
-              object.name() + ": " + what + " is not supported by this build");
+  fail_unsupported(object.name() + ": " + what + " is not supported by this build");
 }
 
 // A step and, of a Sequence, those in it, in order. `list` is the Sequence's key.
@@ -39,7 +39,7 @@ struct Pattern {
 
 Pattern parse_pattern(const JsonObject& step) {
   const auto pattern = step.get_object("pattern");
-  if (!pattern) throw Error(ErrorCode::kBadModel, step.name() + ".pattern: is missing");
+  if (!pattern) fail_bad_file(step.name() + ".pattern: is missing");
   if (pattern->has("Regex")) return {pattern->require_string("Regex"), true};
   Pattern string{pattern->require_string("String"), false};
   if (string.text.empty()) refuse(*pattern, "the empty String");
@@ -49,8 +49,7 @@ Pattern parse_pattern(const JsonObject& step) {
 std::string parse_mark(const JsonObject& step) {
   const std::string mark = step.require_string("replacement");
   if (decode_utf8_lossy(mark).size() != 1) {
-    throw Error(ErrorCode::kBadModel,
-                step.name() + ".replacement: expected one character, found " + json_quote(mark));
+    fail_bad_file(step.name() + ".replacement: expected one character, found " + json_quote(mark));
   }
   return mark;
 }
@@ -61,9 +60,9 @@ PrependScheme parse_prepend_scheme(const JsonObject& step) {
   if (scheme == "always" && adds_space) return PrependScheme::kAlways;
   if (scheme == "first" && adds_space) return PrependScheme::kFirst;
   if (scheme == "never") return PrependScheme::kNever;
-  throw Error(ErrorCode::kBadModel, step.name() + ".prepend_scheme: " + json_quote(scheme) +
-                                        " is not always, first or never, or contradicts "
-                                        "add_prefix_space");
+  fail_bad_file(step.name() + ".prepend_scheme: " + json_quote(scheme) +
+                " is not always, first or never, or contradicts "
+                "add_prefix_space");
 }
 
 NormalizerStep parse_normalizer(const JsonObject& step) {
@@ -113,9 +112,9 @@ SplitBehavior parse_behavior(const JsonObject& step) {
   for (const auto& [known, behavior] : kBehaviors) {
     if (name == known) return behavior;
   }
-  throw Error(ErrorCode::kBadModel, step.name() + ".behavior: " + json_quote(name) +
-                                        " is not Isolated, Removed, MergedWithPrevious, "
-                                        "MergedWithNext or Contiguous");
+  fail_bad_file(step.name() + ".behavior: " + json_quote(name) +
+                " is not Isolated, Removed, MergedWithPrevious, "
+                "MergedWithNext or Contiguous");
 }
 
 PreTokenizerStep split_step(std::string pattern, SplitBehavior behavior, bool is_inverted) {
@@ -196,13 +195,12 @@ void parse_template(const JsonObject& step, PipelineSpec& spec) {
     const std::string name = special->require_string("id");
     const auto entry = tokens ? tokens->get_object(name) : std::nullopt;
     if (!entry) {
-      throw Error(ErrorCode::kBadModel, step.name() + ".special_tokens: " + json_quote(name) +
-                                            " is missing, which the template names");
+      fail_bad_file(step.name() + ".special_tokens: " + json_quote(name) +
+                    " is missing, which the template names");
     }
     for (const std::int64_t id : entry->get_ints("ids")) {
       if (id < 0 || id > kMaxTokenId) {
-        throw Error(ErrorCode::kBadModel,
-                    entry->name() + ".ids: " + std::to_string(id) + " is no token id");
+        fail_bad_file(entry->name() + ".ids: " + std::to_string(id) + " is no token id");
       }
       (num_texts == 0 ? before : after).push_back(static_cast<TokenId>(id));
     }

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/mend_advice.h"
+
 namespace caption::weights {
 
 Tensor CodedTensor::decode() const {
@@ -19,6 +21,12 @@ Tensor CodedTensor::decode() const {
   }
   return numbers;
 }
+
+namespace {
+
+constexpr const char* kQuantiseAgain = "; download the file again, or quantise the model again";
+
+}  // namespace
 
 CodedSource::CodedSource(std::unique_ptr<Checkpoint> file, CodedTensors coded)
     : file_(std::move(file)), coded_(std::move(coded)) {
@@ -43,7 +51,8 @@ const CodedTensor& CodedSource::require_coded(std::string_view tensor, const Sha
   if (coded->shape() == shape) return *coded;
   throw Error(ErrorCode::kBadModel,
               name() + ": tensor " + quote_name(tensor) + " is stored as codes of shape " +
-                  coded->shape().to_string() + "; expected " + shape.to_string());
+                  coded->shape().to_string() + "; expected " + shape.to_string() +
+                  "; weights and configuration are of different models: download the folder again");
 }
 
 bool CodedSource::has(std::string_view tensor) const {
@@ -152,7 +161,8 @@ std::optional<Part> Module::find(std::string_view suffix,
 
 void Module::fail_missing(std::string_view suffix) const {
   throw Error(ErrorCode::kBadModel, file_.name() + ": tensor " + quote_name(tensor(suffix)) +
-                                        " is missing beside the others of its module");
+                                        " is missing beside the others of its module" +
+                                        kQuantiseAgain);
 }
 
 Part Module::require(std::string_view suffix, std::initializer_list<std::string_view> dtypes,
@@ -240,8 +250,9 @@ void refuse_value(const JsonObject& config, const std::string& what, const std::
 void require_group_size(const JsonObject& config, std::int64_t group_size) {
   if (group_size == -1) return;
   if (group_size < 1) {
-    throw Error(ErrorCode::kBadModel,
-                config.name() + ": groups of " + std::to_string(group_size) + " columns");
+    throw Error(ErrorCode::kBadModel, config.name() + ": groups of " + std::to_string(group_size) +
+                                          " columns; expected -1 or at least 1" +
+                                          mend_advice(ErrorCode::kBadModel));
   }
   const bool is_small = group_size <= 128 && group_size % 2 == 0;
   if (is_small || group_size % 128 == 0) return;
@@ -295,7 +306,7 @@ ColumnOrder order_by_group(const Part& group_of, std::int64_t num_groups,
 }
 
 void fail_part(const Part& part, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, part.where() + " " + what);
+  throw Error(ErrorCode::kBadModel, part.where() + " " + what + kQuantiseAgain);
 }
 
 }  // namespace caption::weights

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <string_view>
 
+#include "base/mend_advice.h"
+
 namespace caption::weights {
 namespace {
 
@@ -27,8 +29,9 @@ std::string to_lower(std::string text) {
 
 JsonObject require_object(const JsonObject& parent, std::string_view key) {
   if (auto found = parent.get_object(key)) return *found;
-  throw Error(ErrorCode::kBadModel,
-              parent.name() + "." + std::string(key) + " is missing; an object was expected");
+  throw Error(ErrorCode::kBadModel, parent.name() + "." + std::string(key) +
+                                        " is missing; an object was expected" +
+                                        mend_advice(ErrorCode::kBadModel));
 }
 
 // "naive-quantized" has the layout of the format that its type of numbers names.
@@ -75,7 +78,8 @@ ScaleBlock read_block(const JsonObject& weights, bool is_float) {
   if (block.size() != 2 || !is_extent(block[0]) || !is_extent(block[1])) {
     throw Error(ErrorCode::kBadModel, weights.name() +
                                           ".block_structure: " + extents_to_string(block) +
-                                          "; rows and columns of a block were expected");
+                                          "; rows and columns of a block were expected" +
+                                          mend_advice(ErrorCode::kBadModel));
   }
   return {.rows = block[0], .columns = block[1]};
 }
@@ -159,7 +163,8 @@ std::vector<CompressionScheme> read_compression_schemes(const JsonObject& config
     schemes.push_back(read_scheme(require_object(groups, name), format));
   }
   if (schemes.empty()) {
-    throw Error(ErrorCode::kBadModel, config.name() + ".config_groups holds no group");
+    throw Error(ErrorCode::kBadModel, config.name() + ".config_groups holds no group" +
+                                          mend_advice(ErrorCode::kBadModel));
   }
   return schemes;
 }

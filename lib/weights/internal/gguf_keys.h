@@ -11,6 +11,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mend_advice.h"
 #include "weights/gguf_file.h"
 #include "weights/internal/safetensors.h"
 
@@ -23,8 +24,9 @@ inline constexpr std::int64_t kMaxExtent = std::int64_t{1} << 30;
   throw Error(ErrorCode::kUnavailable, file.path().string() + ": " + what);
 }
 
-[[noreturn]] inline void fail_bad(const GgufFile& file, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, file.path().string() + ": " + what);
+[[noreturn]] inline void fail_bad(const GgufFile& file, const std::string& what,
+                                  const std::string& remedy = kConvertAgain) {
+  throw Error(ErrorCode::kBadModel, file.path().string() + ": " + what + "; " + remedy);
 }
 
 // A JSON object that is written member by member.

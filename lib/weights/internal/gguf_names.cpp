@@ -12,6 +12,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "weights/internal/gguf_renames.h"
 #include "weights/internal/safetensors.h"
 
@@ -39,10 +40,10 @@ std::vector<std::int32_t> number_mergers(const GgufFile& file) {
   constexpr std::string_view kKey = "clip.vision.is_deepstack_layers";
   const std::vector<bool> layers = file.metadata().get_bools(kKey);
   if (layers.size() > file.tensors().size()) {
-    throw Error(ErrorCode::kBadModel, file.path().string() + ": " + std::string(kKey) + " lists " +
-                                          counted(std::ssize(layers), "layer") +
-                                          ", but the file has " +
-                                          counted(std::ssize(file.tensors()), "tensor"));
+    throw Error(ErrorCode::kBadModel,
+                file.path().string() + ": " + std::string(kKey) + " lists " +
+                    counted(std::ssize(layers), "layer") + ", but the file has " +
+                    counted(std::ssize(file.tensors()), "tensor") + "; " + kConvertAgain);
   }
   std::vector<std::int32_t> mergers(layers.size(), -1);
   std::int32_t count = 0;
@@ -58,9 +59,10 @@ void replace_layer(const std::vector<std::int32_t>& mergers, const GgufFile& fil
   if (!found.rename->from.starts_with("v.deepstack.")) return;
   const auto layer = static_cast<std::size_t>(std::stoul(found.number));
   if (layer >= mergers.size() || mergers[layer] < 0) {
-    throw Error(
-        ErrorCode::kBadModel,
-        file.describe(tensor) + " is not among the layers of clip.vision.is_deepstack_layers");
+    throw Error(ErrorCode::kBadModel,
+                file.describe(tensor) +
+                    " is not among the layers of clip.vision.is_deepstack_layers; " +
+                    kConvertAgain);
   }
   found.number = std::to_string(mergers[layer]);
 }
@@ -88,9 +90,9 @@ void exchange_mlp_layers(GgufEntries& entries) {
 
 [[noreturn]] void fail_unknown(const GgufFile& file, const GgufTensor& tensor,
                                std::string_view architecture) {
-  throw Error(ErrorCode::kUnavailable, file.describe(tensor) +
-                                           ": is no tensor of the architecture " +
-                                           quote_name(architecture) + " that this build runs");
+  throw Error(ErrorCode::kUnavailable,
+              file.describe(tensor) + ": is no tensor of the architecture " +
+                  quote_name(architecture) + " that this build runs; run a model without it");
 }
 
 void add_piece(const GgufTensor& tensor, const GgufNameMatch& found, std::string_view text_prefix,
@@ -108,7 +110,8 @@ void check_pieces(const GgufFile& file, const GgufEntries& entries) {
                                     [](const auto* piece) { return piece != nullptr; });
     if (std::find(pieces.begin(), pieces.end(), nullptr) == pieces.end()) continue;
     throw Error(ErrorCode::kBadModel, file.describe(**there) + ": is a part of " +
-                                          quote_name(name) + ", whose other parts are missing");
+                                          quote_name(name) + ", whose other parts are missing; " +
+                                          kConvertAgain);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "weights/internal/safetensors.h"
 
 namespace caption::weights {
@@ -24,10 +25,8 @@ constexpr std::uint32_t kMaxAxes = 4;
 constexpr std::uint64_t kLeastPairBytes = 8 + 1 + 4 + 1;
 constexpr std::uint64_t kLeastTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 
-constexpr std::string_view kMakeAgain = "download the file again, or convert the model again";
-
 [[noreturn]] void fail(const std::string& where, const std::string& what,
-                       std::string_view remedy = kMakeAgain) {
+                       std::string_view remedy = kConvertAgain) {
   throw Error(ErrorCode::kBadModel, where + ": " + what + "; " + std::string(remedy));
 }
 
@@ -325,7 +324,7 @@ std::uint32_t take_version(Cursor& cursor) {
           (is_big_endian ? ": is a big-endian GGUF file; this build reads little-endian ones "
                            "(convert it with gguf-py's gguf-convert-endian)"
                          : ": is a GGUF file of version " + std::to_string(version) +
-                               "; this build reads versions 2 and 3"));
+                               "; this build reads versions 2 and 3; convert the model again"));
 }
 
 }  // namespace

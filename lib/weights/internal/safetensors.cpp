@@ -144,7 +144,7 @@ std::optional<EntryFields> read_plain_fields(std::string_view text) {
 
 EntryFields read_fields_of(const JsonObject& object, const std::string& where) {
   EntryFields fields{.dtype = object.require_string("dtype"), .extents = {}, .offsets = {}};
-  if (!object.has("shape")) throw Error(ErrorCode::kBadModel, where + ": shape is missing");
+  if (!object.has("shape")) fail(where, "shape is missing");
   fields.extents = object.get_ints("shape");
   fields.offsets = object.get_ints("data_offsets");
   return fields;
@@ -167,13 +167,7 @@ EntryFields read_fields(std::string_view text, const EntryName& name) {
     // The document below has a message for everything that is wrong with an entry.
   }
   const std::string where = name.text();
-  const JsonObject object = JsonObject::parse(text, where, ErrorCode::kBadModel);
-  try {
-    return read_fields_of(object, where);
-  } catch (const Error& error) {
-    // JsonObject names a remedy for syntax errors only.
-    throw Error(error.code(), std::string(error.what()) + "; " + std::string(kSaveAgain));
-  }
+  return read_fields_of(JsonObject::parse(text, where, ErrorCode::kBadModel), where);
 }
 
 const DTypeName& find_dtype(const std::string& name, const EntryName& where) {

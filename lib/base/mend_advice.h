@@ -1,0 +1,31 @@
+// base/mend_advice.h: what a user can do about a file of a model that holds what it must not, or
+// what this build does not run. Ends the messages of errors that no other remedy fits.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+
+namespace caption {
+
+inline constexpr const char* kDownloadOrMend = "download the file again, or mend it";
+// Of GGUF files.
+inline constexpr const char* kConvertAgain = "download the file again, or convert the model again";
+inline constexpr const char* kRunAnother = "run another model";
+
+// "; " and kDownloadOrMend of kBadModel; nothing of other codes.
+inline std::string mend_advice(ErrorCode code) {
+  return code == ErrorCode::kBadModel ? std::string("; ") + kDownloadOrMend : "";
+}
+
+// Throws Error(kBadModel) with `what` and kDownloadOrMend.
+[[noreturn]] inline void fail_bad_file(const std::string& what) {
+  throw Error(ErrorCode::kBadModel, what + mend_advice(ErrorCode::kBadModel));
+}
+
+// Throws Error(kUnavailable) with `what` and kRunAnother.
+[[noreturn]] inline void fail_unsupported(const std::string& what) {
+  throw Error(ErrorCode::kUnavailable, what + "; " + kRunAnother);
+}
+
+}  // namespace caption
