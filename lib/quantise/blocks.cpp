@@ -13,11 +13,6 @@
 namespace caption::quantise {
 namespace {
 
-constexpr std::array<float, 16> kFp4 = {
-    0.0F, 0.0625F / 12,  8.0F / 12,  1.0F,  4.0F / 12,  0.5F,  2.0F / 12,  0.25F,
-    0.0F, -0.0625F / 12, -8.0F / 12, -1.0F, -4.0F / 12, -0.5F, -2.0F / 12, -0.25F,
-};
-
 // The codes in the order of their values; of the two zeros of fp4 the first one is lower, as in the
 // library's sorted table.
 constexpr std::array<std::uint8_t, 16> kNf4Order = {0, 1, 2,  3,  4,  5,  6,  7,
@@ -95,7 +90,7 @@ std::array<float, 256> make_dynamic_map() {
 }  // namespace
 
 const std::array<float, 16>& table_of(BlockTable table) {
-  return table == BlockTable::kNf4 ? weights::nf4_codebook() : kFp4;
+  return table == BlockTable::kNf4 ? weights::nf4_codebook() : weights::fp4_codebook();
 }
 
 const std::array<float, 256>& dynamic_map() {

@@ -3,7 +3,8 @@
 // 4 bits: blocks of 64 numbers of the matrix [N, K] row by row, regardless of where rows end.
 //   <module>.weight             [ceil(N * K / 2)] bytes; the earlier number in the high half
 //   <module>.weight.absmax      F32 [blocks]; U8 with double quantisation
-//   <module>.weight.quant_map   F32 [16]
+//   <module>.weight.quant_map   F32 [16]; the table of nf4 or fp4. The library multiplies single
+//     rows by this one, but decodes with the one that it holds itself: others are refused.
 //   <module>.weight.quant_state.bitsandbytes__nf4 (or __fp4)   U8: JSON with blocksize and shape
 //   double quantisation: .nested_absmax F32 [ceil(blocks / 256)], .nested_quant_map F32 [256], and
 //     absmax[i] = nested_quant_map[code[i]] * nested_absmax[i / 256] + nested_offset
@@ -12,7 +13,7 @@
 //   <module>.weight I8 [N, K], .SCB F32 [N]; .weight_format U8, 0
 //   W[n, k] = code[n, k] * SCB[n] * (1 / 127)
 // Sources: arXiv:2305.14314, arXiv:2208.07339; bitsandbytes 0.50 (bitsandbytes/functional.py:
-// QuantState, dequantize_4bit, int8_vectorwise_dequant).
+// QuantState, dequantize_4bit, int8_vectorwise_dequant; backends/default/ops.py).
 //
 // Exactness: 4 bits: one rounding to f32, the library's. If 64 does not divide K, blocks continue
 // across rows; then every row begins a block of gcd(64, K) columns with the scale of the block of
@@ -32,6 +33,7 @@
 #include "base/math.h"
 #include "weights/internal/coded_source.h"
 #include "weights/internal/scales.h"
+#include "weights/quantise.h"
 
 namespace caption::weights {
 namespace {
@@ -55,7 +57,10 @@ BlockFormat parse_state(const Part& state, const std::string& quant_type) {
   refuse_unknown_keys(json, {"quant_type", "blocksize", "dtype", "shape", "nested_blocksize",
                              "nested_dtype", "nested_offset"});
   const std::string type = json.require_string("quant_type");
-  if (type != quant_type) fail_part(state, "is of quant_type " + quote_name(type));
+  if (type != quant_type) {
+    fail_part(state, "is of quant_type " + quote_name(type) + "; " + quote_name(quant_type) +
+                         " was expected from its name");
+  }
   const std::vector<std::int64_t> shape = json.get_ints("shape");
   constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;
   const auto is_extent = [](std::int64_t extent) { return extent > 0 && extent < kMaxExtent; };
@@ -64,6 +69,10 @@ BlockFormat parse_state(const Part& state, const std::string& quant_type) {
   }
   BlockFormat format{.rows = shape[0], .columns = shape[1]};
   format.block = json.require_int("blocksize", 1, 1 << 20);
+  const std::string of_numbers = json.get_string("dtype", "float32");
+  if (of_numbers != "float32" && of_numbers != "float16" && of_numbers != "bfloat16") {
+    refuse_value(json, "dtype " + quote_name(of_numbers), "bfloat16, float16 and float32 are");
+  }
   if (!json.has("nested_blocksize")) return format;
   format.nested_block = json.require_int("nested_blocksize", 1, 1 << 20);
   if (!json.has("nested_offset")) fail_part(state, "has no nested_offset");
@@ -71,6 +80,19 @@ BlockFormat parse_state(const Part& state, const std::string& quant_type) {
   const std::string dtype = json.get_string("nested_dtype", "float32");
   if (dtype != "float32") refuse_value(json, "nested_dtype " + quote_name(dtype), "float32 is");
   return format;
+}
+
+// Throws unless the table is that of the library, apart from roundings of its division.
+void check_map(const Part& map, const std::string& quant_type) {
+  constexpr float kTolerance = 1e-6F;
+  const std::array<float, 16>& expected = quant_type == "nf4" ? nf4_codebook() : fp4_codebook();
+  for (std::int64_t i = 0; i < 16; ++i) {
+    const float found = finite_at(map, i);
+    const float wanted = expected[static_cast<std::size_t>(i)];
+    if (std::abs(found - wanted) <= kTolerance) continue;
+    fail_part(map, "holds " + json_number(found) + " for code " + std::to_string(i) + "; " +
+                       json_number(wanted) + " of " + quant_type + " was expected");
+  }
 }
 
 class BlockTensor final : public CodedTensor {
@@ -134,6 +156,7 @@ BlockTensor::Parts BlockTensor::read_parts(Module& module, const std::string& qu
                                std::to_string(format.columns) + " codes");
   }
   parts.map = module.require_shape("weight.quant_map", {"F32"}, {16});
+  check_map(parts.map, quant_type);
   const std::int64_t blocks = format.num_blocks();
   const bool is_nested = format.nested_block > 0;
   parts.absmax = module.require_shape("weight.absmax", {is_nested ? "U8" : "F32"}, {blocks});

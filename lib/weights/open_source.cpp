@@ -46,6 +46,25 @@ const Method& require_method(const JsonObject& config) {
   refuse_value(config, "quant_method " + quote_name(name), known + " are");
 }
 
+// Throws for a folder whose configuration does not say that its weights are quantised, as their
+// tensors do.
+void refuse_unnamed_codes(const std::filesystem::path& folder, const Checkpoint& file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(folder / "config.json", ignored)) return;
+  const std::string_view kEndings[] = {".qweight",          ".weight_packed", ".weight_scale",
+                                       ".weight_scale_inv", ".SCB",           ".weight.quant_map"};
+  for (const std::string& name : file.names()) {
+    for (const std::string_view ending : kEndings) {
+      if (!name.ends_with(ending)) continue;
+      throw Error(ErrorCode::kBadModel,
+                  (folder / "config.json").string() + ": quantization_config is missing, but " +
+                      file.where(name) +
+                      " is a part of a quantised weight; download config.json "
+                      "again, or quantise the model again");
+    }
+  }
+}
+
 }  // namespace
 
 void require_known_method(const std::filesystem::path& folder) {
@@ -61,7 +80,10 @@ bool is_quantised_folder(const std::filesystem::path& folder) {
 std::unique_ptr<Source> open_source(const std::filesystem::path& folder_or_file) {
   auto file = std::make_unique<Checkpoint>(Checkpoint::open(folder_or_file));
   const std::optional<JsonObject> config = find_configuration(folder_or_file);
-  if (!config) return file;
+  if (!config) {
+    refuse_unnamed_codes(folder_or_file, *file);
+    return file;
+  }
   CodedTensors coded = require_method(*config).find(*file, *config);
   if (coded.empty()) {
     throw Error(ErrorCode::kBadModel, config->name() + ": " + file->name() +

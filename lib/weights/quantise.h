@@ -38,5 +38,8 @@ QuantisedMatrix quantise(ConstView rows, MatrixFormat format);
 std::array<float, 16> integer_codebook();
 // The codebook of kNf4, ascending from -1 to 1. Source: arXiv:2305.14314, appendix E.
 const std::array<float, 16>& nf4_codebook();
+// The codebook of bitsandbytes' fp4, in the order of the codes. Source: bitsandbytes 0.50
+// (bitsandbytes/functional.py: get_4bit_type).
+const std::array<float, 16>& fp4_codebook();
 
 }  // namespace caption::weights

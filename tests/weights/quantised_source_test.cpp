@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -193,13 +194,16 @@ TEST_CASE("tensors that do not fit each other are refused with file and tensor")
   };
   constexpr Change kChanges[] = {
       {"awq_g32", "a.b.qzeros", "a.b.qzeroz", "\"a.b.qzeros\" is missing"},
-      {"awq_g32", "a.b.scales", "a.b.scalez", "\"a.b.scales\" is missing"},
+      {"awq_g32", "a.b.scales", "a.b.scalez",
+       "\"a.b.scales\" is missing beside the others of its module; download the file again, or "
+       "quantise the model again"},
       {"gptq_v1",
        R"("pt"},"a.b.bias":{"dtype":"F32","shape":[40],"data_offsets":[0,160]},"a.b.g_idx")",
        R"("p"},"a.b.bias":{"dtype":"F32","shape":[40],"data_offsets":[0,160]},"a.b.weight")",
        "holds \"a.b.weight\" both as numbers and as codes (\"a.b.qweight\")"},
       {"awq_g32", "\"shape\":[3,40]", "\"shape\":[40,3]",
-       "\"a.b.scales\" has shape [40, 3]; [3, 40] was expected"},
+       "\"a.b.scales\" has shape [40, 3]; [3, 40] was expected from its neighbours; download the "
+       "file again, or"},
       {"awq_g32", "\"F16\",\"shape\":[3,40]", "\"I16\",\"shape\":[3,40]", "has dtype I16"},
       {"gptq_v1", "\"shape\":[3,5]", "\"shape\":[5,3]", "\"a.b.qzeros\" has shape [5, 3]"},
       {"nf4", "a.b.weight.absmax", "a.b.weight.absmix", "\"a.b.weight.absmax\" is missing"},
@@ -242,8 +246,10 @@ TEST_CASE("a scale that is not finite is refused when it is read") {
     const std::span<std::uint8_t> scales = files.bytes_of("a.b.scales");
     scales[2] = 0;
     scales[3] = 0x7C;  // infinity
-    CHECK(contains_text(error_of_files(files, {40, 96}, ErrorCode::kBadModel),
-                        "\"a.b.scales\" holds a number that is not finite"));
+    CHECK(contains_text(
+        error_of_files(files, {40, 96}, ErrorCode::kBadModel),
+        "\"a.b.scales\" holds a number that is not finite; download the file again, or "
+        "quantise the model again"));
   }
 }
 
@@ -277,10 +283,39 @@ TEST_CASE("the state of a bitsandbytes matrix is validated") {
   table.bytes_of("a.b.weight.quant_map")[2] = 0x80;
   CHECK(contains_text(error_of_files(table, {24, 128}, ErrorCode::kBadModel),
                       "\"a.b.weight.quant_map\" holds a number that is not finite"));
+  CHECK(contains_text(
+      error_with("nf4", "\"quant_type\": \"nf4\"", "\"quant_type\": \"nf5\"", ErrorCode::kBadModel),
+      "is of quant_type \"nf5\"; \"nf4\" was expected from its name; download the file again, or "
+      "quantise the model again"));
+  CHECK(contains_text(error_with("nf4", "\"dtype\": \"float32\"", "\"dtype\": \"float64\"",
+                                 ErrorCode::kUnavailable),
+                      "dtype \"float64\" is not read by this build; bfloat16, float16"));
   QuantisedFiles order(golden("llm_int8"));
   order.bytes_of("a.b.weight_format")[0] = 2;
   CHECK(contains_text(error_of_files(order, {33, 100}, ErrorCode::kUnavailable),
                       "ordered for a GPU (2)"));
+}
+
+TEST_CASE("another table than that of nf4 or fp4 is refused") {
+  for (const char* const name : {"nf4", "fp4", "nf4_double"}) {
+    CAPTURE(std::string(name));
+    QuantisedFiles files(golden(name));
+    const std::span<std::uint8_t> map = files.bytes_of("a.b.weight.quant_map");
+    for (std::size_t i = 0; i < 16; ++i) {
+      const float one = 1.0F;
+      std::memcpy(map.data() + i * sizeof(one), &one, sizeof(one));
+    }
+    const Shape shape = ExpectedWeights(golden(name)).weight().shape();
+    const std::string message = error_of_files(files, shape, ErrorCode::kBadModel);
+    CHECK(contains_text(message, "tensor \"a.b.weight.quant_map\" holds 1 for code 0; "));
+    CHECK(contains_text(message, std::string(name).substr(0, 3) + " was expected; download"));
+  }
+  // Two entries that changed places: each is a value of the table.
+  QuantisedFiles swapped(golden("nf4"));
+  const std::span<std::uint8_t> map = swapped.bytes_of("a.b.weight.quant_map");
+  std::swap_ranges(map.begin() + 8, map.begin() + 12, map.begin() + 12);
+  CHECK(contains_text(error_of_files(swapped, {24, 128}, ErrorCode::kBadModel),
+                      "for code 2; -0.525"));
 }
 
 TEST_CASE("an act-order file without the groups of its columns is refused") {
@@ -292,17 +327,31 @@ TEST_CASE("an act-order file without the groups of its columns is refused") {
 
 TEST_CASE("another shape than the model's is refused") {
   const auto source = open_source(golden("awq_g32"));
-  CHECK_THROWS_WITH_AS(source->read(kWeight, {96, 40}),
-                       doctest::Contains("stored as codes of shape [40, 96]; expected [96, 40]"),
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      source->read(kWeight, {96, 40}),
+      doctest::Contains("stored as codes of shape [40, 96]; expected [96, 40]; weights and "
+                        "configuration are of different models: download"),
+      Error);
 }
 
-TEST_CASE("a plain checkpoint opens as before") {
-  QuantisedFiles files(golden("awq_g32"));
-  files.config = "{}";
-  const auto source = files.open();
-  CHECK(source->has("a.b.qweight"));
-  CHECK_FALSE(source->codes_of("a.b.qweight").has_value());
+TEST_CASE("quantised weights without quantization_config are refused") {
+  const struct {
+    const char* golden;
+    const char* tensor;
+  } kRows[] = {{"awq_g32", "a.b.qweight"},
+               {"gptq_v1", "a.b.qweight"},
+               {"llm_int8", "a.b.SCB"},
+               {"nf4", "a.b.weight.quant_map"}};
+  for (const auto& row : kRows) {
+    CAPTURE(std::string(row.golden));
+    QuantisedFiles files(golden(row.golden));
+    files.config = "{}";
+    const std::string message = error_of_files(files, {1, 1}, ErrorCode::kBadModel);
+    CHECK(contains_text(message, "config.json: quantization_config is missing, but "));
+    CHECK(contains_text(message, "model.safetensors: tensor \"" + std::string(row.tensor) +
+                                     "\" is a part of a quantised weight"));
+    CHECK(contains_text(message, "download config.json again"));
+  }
 }
 
 TEST_CASE("no mutated file does worse than an error") {
