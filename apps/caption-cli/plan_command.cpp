@@ -76,6 +76,11 @@ void add_plan_obstacles(const PlanFlags& flags, const plan::PlanInput& input, Pl
     add_unknown(error->code(), error->what());
   }
   if (const std::optional<std::string> obstacle = config::find_format_obstacle(input)) {
+    // That of the CPU, which the preset runs on, says the same of another device.
+    plan::PlanInput on_host = input;
+    on_host.device = plan::PlanDevice::kHost;
+    const std::optional<std::string> of_host = config::find_format_obstacle(on_host);
+    std::erase_if(obstacles, [&](const Obstacle& one) { return one.text == of_host; });
     add_unknown(ErrorCode::kUnavailable, *obstacle);
   }
   const bool is_cuda_preset = planning.planner.preset().device.type == config::DeviceType::kCuda;

@@ -98,7 +98,7 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
     // is opened, or planned.
     if (preset.device.type == config::DeviceType::kCuda) return;
     if (preset.quantization.weights == config::WeightFormat::kAuto) return;
-    config::require_products(context, preset.quantization);
+    config::require_products(context, preset, loaded.locations);
   });
   collect(obstacles, [&] {
     // As f32, weights are neither converted nor packed: they stay mapped and are not read.

@@ -89,7 +89,7 @@ std::optional<std::string> find_format_obstacle(const plan::PlanInput& input) {
   const bool is_card = input.device == plan::PlanDevice::kCard;
   return weights::find_obstacle({.device = is_card ? Device::kCuda : Device::kCpu,
                                  .compute_capability = input.compute_capability},
-                                input.weights);
+                                input.weights, format_without_fp8(input.model));
 }
 
 void limit_host_pages(const Preset& preset, const Machine& machine, plan::PlanInput& input) {

@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "config/choices.h"
 #include "config/load_preset.h"
+#include "config/plan_input.h"
 #include "config/resolve.h"
 #include "config/run_planner.h"
 #include "config/weight_choice.h"
@@ -256,6 +257,7 @@ PresetCheck check_preset(std::string_view name_or_path, const Locations& locatio
   if (is_planned) {
     plan = make_plan_of(loaded, machine, card);
     wrong.insert(wrong.end(), plan->warnings.begin(), plan->warnings.end());
+    if (auto obstacle = find_format_obstacle(plan->input)) wrong.push_back(*std::move(obstacle));
     check.subject =
         plan->input.device_name + ", " + counted(plan->num_concurrent, "video") + " at a time";
   }

@@ -108,6 +108,29 @@ void require_products(const Context& context, const QuantizationSection& quantiz
   if (obstacle.has_value()) throw Error(ErrorCode::kUnavailable, *obstacle);
 }
 
+weights::WeightFormat format_without_fp8(const model::Blueprint& blueprint) {
+  constexpr weights::WeightFormat kIntegers = weights::WeightFormat::kW8A8;
+  const bool keeps_all = std::all_of(
+      blueprint.parameters.begin(), blueprint.parameters.end(), [](const model::Parameter& one) {
+        return !one.codes.has_value() || weights::keeps_codes(kIntegers, *one.codes);
+      });
+  return keeps_all ? kIntegers : weights::WeightFormat::kBF16;
+}
+
+void require_products(const Context& context, const Preset& preset, const Locations& locations) {
+  const weights::WeightFormat format = weight_format(preset.quantization);
+  if (!weights::find_obstacle(context, format).has_value()) return;
+  model::Blueprint blueprint;
+  try {
+    blueprint = find_preset_blueprint(preset.model, locations).blueprint;
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    // Of a model that cannot be read the codes are not known.
+  }
+  throw Error(ErrorCode::kUnavailable,
+              *weights::find_obstacle(context, format, format_without_fp8(blueprint)));
+}
+
 namespace {
 
 void require_self_drafts(const Preset& preset) {
@@ -197,7 +220,7 @@ void apply_max_pixels(const VideoSection& video, model::Blueprint& blueprint) {
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
                                                 const Locations& locations,
                                                 const OpenChoices& choices) {
-  require_products(context, preset.quantization);
+  require_products(context, preset, locations);
   if (preset.video.max_pixels == 0) {
     return open_with_own_limits(context, preset, locations, choices);
   }

@@ -35,9 +35,14 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
 // Throws Error(kUnavailable) listing all of them in one sentence.
 void require_available(const Preset& preset, bool has_cuda_kernels);
 
+// Returns what every device can multiply by in the place of 8-bit floats, without rounding codes of
+// the model's files a second time: w8a8, or bf16, which keeps them.
+weights::WeightFormat format_without_fp8(const model::Blueprint& blueprint);
 // Throws Error(kUnavailable) where the device of `context` cannot multiply by weights of the
-// format.
+// format; it names a format that can be taken, for weights without codes or those of the preset's
+// model.
 void require_products(const Context& context, const QuantizationSection& quantization);
+void require_products(const Context& context, const Preset& preset, const Locations& locations);
 
 // Throws Error(kUsage) for options that contradict each other.
 void require_consistent(const Preset& preset);

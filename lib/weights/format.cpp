@@ -109,7 +109,8 @@ bool can_be_held(WeightFormat format) {
   return false;
 }
 
-std::optional<std::string> find_obstacle(const Context& context, WeightFormat format) {
+std::optional<std::string> find_obstacle(const Context& context, WeightFormat format,
+                                         WeightFormat other) {
   constexpr int kLeastCapability = 89;
   const int capability = context.compute_capability;
   const bool is_gpu = context.device.is_cuda();
@@ -118,7 +119,7 @@ std::optional<std::string> find_obstacle(const Context& context, WeightFormat fo
   const std::string of_gpu =
       "a GPU of " + std::to_string(capability / 10) + "." + std::to_string(capability % 10);
   return "--dtype fp8 needs a GPU of compute capability 8.9 or later (Ada, Hopper); on " +
-         (is_gpu ? of_gpu : "the CPU") + " use --dtype w8a8";
+         (is_gpu ? of_gpu : "the CPU") + " use --dtype " + std::string(describe(other));
 }
 
 bool keeps_codes(WeightFormat format, const StoredCodes& codes) {

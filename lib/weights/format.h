@@ -48,10 +48,11 @@ std::string_view describe(WeightFormat format);
 std::span<const WeightFormat> all_weight_formats();
 // Whether this build can hold a model in the format: from a file of 16 or 32 bits, made at load.
 bool can_be_held(WeightFormat format);
-// Returns why a device cannot multiply by weights of the format, and which to take instead, as a
-// sentence for an Error(kUnavailable); nullopt if it can, as a GPU of unknown compute capability
-// (0) is taken to.
-std::optional<std::string> find_obstacle(const Context& context, WeightFormat format);
+// Returns why a device cannot multiply by weights of the format, and that `other` is to be taken
+// instead, as a sentence for an Error(kUnavailable); nullopt if it can, as a GPU of unknown compute
+// capability (0) is taken to.
+std::optional<std::string> find_obstacle(const Context& context, WeightFormat format,
+                                         WeightFormat other = WeightFormat::kW8A8);
 
 // The use of a parameter, which decides how a format holds it.
 enum class Role {

@@ -72,6 +72,7 @@ TEST_SUITE("app/run") {
           {"bench", "--shape", "qwen3-0.6b", "--kernels", "--predict", "a100"},
           {"plan", "--bandwidth", "100", "--flops", "1000"},
           {"plan", "--preset", "l4"},
+          {"plan", "--card", "t4"},
           {"plan", "--preset", "t4"}}) {
       CAPTURE(command.front());
       CAPTURE(command.back());
@@ -87,6 +88,8 @@ TEST_SUITE("app/run") {
         continue;
       }
       CHECK(finished.exit_code == 4);
+      const std::string needed = "fp8 needs a GPU of compute capability";
+      CHECK(said.find(needed) == said.rfind(needed));
       if (command.back() == "a100" || command.back() == "t4") {
         CHECK(said.find(command.back() == "t4"
                             ? "a GPU of 7.5 use --dtype w8a8"

@@ -158,6 +158,19 @@ TEST_SUITE("config/preset_check") {
               .find("weights alone take") != std::string::npos);
   }
 
+  TEST_CASE("weights that the planned device does not multiply by contradict a preset") {
+    const std::string fp8 = "model: Qwen/Qwen3-0.6B\nquantization: {weights: fp8}\n";
+    CHECK(contradictions("own", fp8) ==
+          std::vector<std::string>{
+              " --dtype fp8 needs a GPU of compute capability 8.9 or later (Ada, Hopper); on the "
+              "CPU use --dtype w8a8"});
+    const std::string card = "device: {type: cuda}\n";
+    const std::vector<std::string> on_t4 = contradictions("own", "# Plan for t4\n" + card + fp8);
+    REQUIRE(on_t4.size() == 1);
+    CHECK(on_t4.front().find("on a GPU of 7.5 use --dtype w8a8") != std::string::npos);
+    CHECK(contradictions("own", "# Plan for l4\n" + card + fp8).empty());
+  }
+
   TEST_CASE("a figure may have as few digits as it likes, and any unit of sizes") {
     // K and V of 28 layers with 8 heads of 128 in bf16 are 114,688 bytes.
     struct Case {

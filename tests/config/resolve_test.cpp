@@ -14,6 +14,7 @@
 #include "config/devices.h"
 #include "config/draft_model.h"
 #include "config/load_preset.h"
+#include "tests/support/drawn_checkpoint.h"
 
 namespace caption::config {
 namespace {
@@ -125,6 +126,25 @@ TEST_SUITE("config/resolve") {
         "--dtype fp8 needs a GPU of compute capability 8.9 or later (Ada, Hopper); on a GPU of 8.6 "
         "use --dtype w8a8");
     CHECK(refused(gpu(75), WeightFormat::kFp8).find("a GPU of 7.5 use") != std::string::npos);
+    const auto refused_model = [](const char* golden) -> std::string {
+      const testing::DrawnCheckpoint drawn(std::filesystem::path(CAPTION_SOURCE_DIR) /
+                                           "tests/golden" / golden);
+      Preset preset;
+      preset.model.path = drawn.path().string();
+      preset.quantization.weights = WeightFormat::kFp8;
+      try {
+        require_products({}, preset, {});
+        return {};
+      } catch (const Error& error) {
+        return error.what();
+      }
+    };
+    // Codes that w8a8 would round a second time stay as they are in bf16.
+    CHECK(refused_model("llava_next_video/mistral_f16").ends_with("on the CPU use --dtype w8a8"));
+    CHECK(refused_model("quantised_captioners/int_w8a8").ends_with("on the CPU use --dtype w8a8"));
+    for (const char* golden : {"quantised_captioners/awq", "quantised_captioners/nf4_double"}) {
+      CHECK(refused_model(golden).ends_with("on the CPU use --dtype bf16"));
+    }
     for (const int capability : {89, 90, 120}) {
       CHECK(refused(gpu(capability), WeightFormat::kFp8) == "");
     }
