@@ -13,6 +13,7 @@
 #include "base/open_file.h"
 #include "model/internal/module_pattern.h"
 #include "tensor/dtype.h"
+#include "weights/not_finite.h"
 
 namespace caption::model {
 namespace {
@@ -303,16 +304,6 @@ bool is_floating(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
-bool is_finite(ConstView matrix) {
-  bool all_finite = true;
-  dispatch_float(matrix.dtype(), [&](auto tag) {
-    const auto* const values = matrix.as<decltype(tag)>();
-    all_finite = std::all_of(values, values + matrix.num_elements(),
-                             [](auto value) { return std::isfinite(to_float(value)); });
-  });
-  return all_finite;
-}
-
 void check_matrix(const std::string& where, std::string_view kind, ConstView matrix) {
   const std::string name = where + std::string(kind);
   if (matrix.shape().rank() == 4) {
@@ -327,7 +318,9 @@ void check_matrix(const std::string& where, std::string_view kind, ConstView mat
     fail_bad_file(name + " holds " + std::string(dtype_name(matrix.dtype())) +
                   "; f32, bf16 or f16 were expected");
   }
-  if (!is_finite(matrix)) fail_bad_file(name + " holds a number that is not finite");
+  if (const auto at = weights::find_not_finite(matrix)) {
+    fail_bad_file(weights::describe_not_finite(name, *at));
+  }
 }
 
 LoraTerm make_term(const LoraConfig& config, const std::string& file, const std::string& module,

@@ -168,6 +168,10 @@ class CaptionModel {
   // fstat() per file, except in the rare case that weights/checkpoint.h describes. Throws
   // Error(kIo).
   virtual std::optional<std::string> find_changed_file() const = 0;
+  // Returns "FILE: tensor NAME holds a number that is not finite (element 3)" of the first weight
+  // of 16 or 32 bits that does; nullopt if none does, or if it is not known. Reads the files whole.
+  // Thread-safe.
+  virtual std::optional<std::string> find_broken_weight() const { return std::nullopt; }
 };
 
 struct OpenOptions {

@@ -182,6 +182,13 @@ std::vector<AdapterSummary> PartsCaptionModel::adapter_summaries() const {
   return summaries;
 }
 
+std::optional<std::string> PartsCaptionModel::find_broken_weight() const {
+  for (const auto& source : parts_.weights->sources()) {
+    if (auto broken = source->find_broken_tensor()) return broken;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> PartsCaptionModel::find_changed_file() const {
   return find_changed_weights(parts_);
 }

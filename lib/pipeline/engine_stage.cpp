@@ -284,7 +284,7 @@ void EngineStage::finish(engine::Completion completion) {
   if (drafter_) drafts = drafter_->take_counts(static_cast<std::int64_t>(completion.id));
   if (completion.error) {
     if (completion.error->code() == ErrorCode::kBadModel) {
-      recorder_.require_sound_model(record, *completion.error);
+      recorder_.require_sound_model(model_, record, *completion.error);
     }
     fail(record, *completion.error);
     return recorder_.end_made(model_, caption, num_tokens);

@@ -96,13 +96,17 @@ void Recorder::end_made(const model::CaptionModel& model, Caption& caption,
 }
 
 // A model without finite logits for the first clip has none for the others.
-void Recorder::require_sound_model(const records::Record& record, const Error& error) {
+void Recorder::require_sound_model(const model::CaptionModel& model, const records::Record& record,
+                                   const Error& error) {
   const std::lock_guard lock(mutex_);
   if (has_captioned_ || progress_.clips_found > progress_.found_failed) return;
+  const std::optional<std::string> broken = model.find_broken_weight();
   throw Error(ErrorCode::kBadModel,
               records::unescape_file_name(record.video) +
                   ": the model has no finite logits for this clip, the first that it captions (" +
-                  error.what() + "); nothing was captioned");
+                  error.what() + "); nothing was captioned; " +
+                  (broken ? *broken + ": download the file again"
+                          : "download the model again, or try --dtype f32"));
 }
 
 void Recorder::show(const records::Record& record, engine::Request& request,

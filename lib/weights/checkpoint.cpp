@@ -14,6 +14,7 @@
 #include "base/open_file.h"
 #include "weights/internal/safetensors.h"
 #include "weights/internal/watched_file.h"
+#include "weights/not_finite.h"
 
 namespace caption::weights {
 namespace {
@@ -249,6 +250,17 @@ std::optional<std::string> Checkpoint::find_changed_file() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   for (WatchedFile& file : state_->files) {
     if (file.has_changed()) return file.describe_change();
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Checkpoint::find_broken_tensor() const {
+  for (const auto& [name, located] : state_->tensors) {
+    const std::optional<DType> dtype = located.tensor.dtype;
+    if (!dtype || !has_finite_numbers(*dtype)) continue;
+    const std::int64_t count = located.tensor.num_elements;
+    const auto at = find_not_finite(ConstView(located.tensor.bytes.data(), *dtype, {count}));
+    if (at) return describe_not_finite(where(name), *at);
   }
   return std::nullopt;
 }

@@ -82,6 +82,7 @@ class Checkpoint final : public Source {
   // no digest to compare with, and the file counts as changed. Otherwise the cost is an fstat() per
   // file. Throws Error(kIo).
   std::optional<std::string> find_changed_file() const override;
+  std::optional<std::string> find_broken_tensor() const override;
   const std::filesystem::path& path() const;
 
   // The functions of Source; release() returns the mapped pages of the tensor to the system.

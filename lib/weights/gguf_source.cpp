@@ -11,6 +11,7 @@
 #include "weights/ggml_type.h"
 #include "weights/internal/gguf_names.h"
 #include "weights/internal/safetensors.h"
+#include "weights/not_finite.h"
 
 namespace caption::weights {
 namespace {
@@ -242,6 +243,20 @@ ConstView GgufSource::read(std::string_view tensor, const Shape& shape) {
   decode_entry(entry, decoded.as<float>());
   const Tensor& kept = made_.emplace(tensor, std::move(decoded)).first->second;
   return kept.view();
+}
+
+std::optional<std::string> GgufSource::find_broken_tensor() const {
+  for (const auto& [name, entry] : entries_->by_name) {
+    for (const GgufTensor* const piece : entry.pieces) {
+      const std::optional<DType> dtype = stored_dtype(piece->type->type);
+      if (!dtype) continue;
+      const GgmlRows rows = rows_of(*piece);
+      const auto at =
+          find_not_finite(ConstView(piece->bytes.data(), *dtype, {rows.count * rows.num_columns}));
+      if (at) return describe_not_finite(file_->describe(*piece), *at);
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<DType> GgufSource::dtype_of(std::string_view tensor) const {

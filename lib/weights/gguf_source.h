@@ -64,6 +64,7 @@ class GgufSource final : public Source {
   std::optional<std::string> find_changed_file() const override {
     return file_->find_changed_file();
   }
+  std::optional<std::string> find_broken_tensor() const override;
 
  private:
   struct Entries;

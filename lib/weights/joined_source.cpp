@@ -90,6 +90,13 @@ std::optional<std::string> JoinedSource::find_changed_file() const {
   return std::nullopt;
 }
 
+std::optional<std::string> JoinedSource::find_broken_tensor() const {
+  for (const auto& source : sources_) {
+    if (auto broken = source->find_broken_tensor()) return broken;
+  }
+  return std::nullopt;
+}
+
 Source* JoinedSource::find(std::string_view tensor) const {
   for (const auto& source : sources_) {
     if (source->has(tensor)) return source.get();

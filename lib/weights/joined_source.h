@@ -34,6 +34,7 @@ class JoinedSource final : public Source {
                                std::int64_t count) const override;
   Sha256 content_hash(const DigestCache& digests) const override;
   std::optional<std::string> find_changed_file() const override;
+  std::optional<std::string> find_broken_tensor() const override;
 
  private:
   Source* find(std::string_view tensor) const;  // nullptr when none has it

@@ -51,6 +51,9 @@ class RenamedSource final : public Source {
   std::optional<std::string> find_changed_file() const override {
     return source_->find_changed_file();
   }
+  std::optional<std::string> find_broken_tensor() const override {
+    return source_->find_broken_tensor();
+  }
 
  private:
   std::unique_ptr<Source> source_;

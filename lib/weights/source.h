@@ -83,6 +83,9 @@ class Source {
   // Returns a sentence for an Error about the first file that changed since it was opened; nullopt
   // if there is none. Throws Error(kIo).
   virtual std::optional<std::string> find_changed_file() const = 0;
+  // Returns "FILE: tensor NAME holds ..." of the first tensor, among those that read() maps as they
+  // are, with a number that is not finite; nullopt if there is none. Reads them whole. Thread-safe.
+  virtual std::optional<std::string> find_broken_tensor() const { return std::nullopt; }
 };
 
 }  // namespace caption::weights

@@ -41,7 +41,8 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::function<void(std::size_t num_clips)> on_encode_clips;
   double share_of_pass = 1;  // of every clip
   std::function<void()> on_forward;
-  std::optional<std::string> changed_file;  // return value of find_changed_file()
+  std::optional<std::string> changed_file;   // return value of find_changed_file()
+  std::optional<std::string> broken_weight;  // return value of find_broken_weight()
   model::GenerationConfig generation;
   std::string unlike;                              // return value of unlike_sentence()
   std::function<bool(int clip_number)> gives_nan;  // whether the clip's logits are NaN
@@ -66,6 +67,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::string_view family() const override { return "fake"; }
   Sha256 content_hash() const override { return {}; }
   std::optional<std::string> find_changed_file() const override { return changed_file; }
+  std::optional<std::string> find_broken_weight() const override { return broken_weight; }
   const model::GenerationConfig& generation_config() const override { return generation; }
   std::int64_t weight_bytes() const override { return 0; }
   std::string_view unlike_sentence() const override { return unlike; }

@@ -100,6 +100,13 @@ TEST_SUITE("pipeline/stop") {
     CHECK_THROWS_WITH_AS(run(model, clips(20), fake_options(), sink),
                          doctest::Contains("the model has no finite logits for this clip"), Error);
     CHECK(sink.kept.empty());
+    CHECK_THROWS_WITH_AS(run(model, clips(20), fake_options(), sink),
+                         doctest::Contains("captioned; download the model again, or try"), Error);
+    model.broken_weight = "w: tensor \"a\" holds a number that is not finite (element 1)";
+    CHECK_THROWS_WITH_AS(run(model, clips(20), fake_options(), sink),
+                         doctest::Contains("; w: tensor \"a\" holds a number that is not finite "
+                                           "(element 1): download the file again"),
+                         Error);
 
     // A single clip for which it gives none, after others, is one failed record.
     model.gives_nan = [](int number) { return number == 15; };

@@ -246,6 +246,23 @@ TEST_SUITE("weights/gguf_source") {
                    "tensor \"output.weight\" has the type Q2_K, which this build does not read");
   }
 
+  TEST_CASE("a number that is not finite is found by file, tensor and element") {
+    const auto broken = [](std::string numbers) {
+      GgufBytes bytes;
+      bytes.add_string("general.architecture", "qwen2");
+      bytes.add_tensor("output_norm.weight", {4}, GgmlType::kF32, numbers);
+      const GgufSource source(GgufFile::open(written("nan.gguf", bytes)));
+      return source.find_broken_tensor();
+    };
+    std::string numbers(16, '\0');
+    CHECK_FALSE(broken(numbers).has_value());
+    numbers[10] = '\x80';
+    numbers[11] = '\x7f';
+    check_contains(broken(numbers).value_or(""),
+                   "nan.gguf: tensor \"output_norm.weight\" holds a number that is not finite "
+                   "(element 2)");
+  }
+
   TEST_CASE("towers of LLaVA have the names of the checkpoint, and layers under exchanged names") {
     const std::string row(4 * 8, '\1');
     const std::string other_row(4 * 8, '\2');

@@ -253,6 +253,17 @@ TEST_CASE("a scale that is not finite is refused when it is read") {
   }
 }
 
+TEST_CASE("a number that is not finite is found by file, tensor and element") {
+  QuantisedFiles files(golden("gptq_v1"));
+  CHECK_FALSE(files.open()->find_broken_tensor().has_value());
+  const std::span<std::uint8_t> bias = files.bytes_of("a.b.bias");
+  const float infinity = INFINITY;
+  std::memcpy(bias.data() + 3 * sizeof(infinity), &infinity, sizeof(infinity));
+  CHECK(contains_text(files.open()->find_broken_tensor().value_or(""),
+                      "model.safetensors: tensor \"a.b.bias\" holds a number that is not finite "
+                      "(element 3)"));
+}
+
 TEST_CASE("the state of a bitsandbytes matrix is validated") {
   const std::string state = "a.b.weight.quant_state.bitsandbytes__nf4";
   const auto error_with = [&](const char* name, const std::string& from, const std::string& to,

@@ -97,6 +97,7 @@ class PartsCaptionModel : public CaptionModel {
   std::vector<NamedAdapter> adapters() const override;
   std::vector<AdapterSummary> adapter_summaries() const override;
   std::optional<std::string> find_changed_file() const override;
+  std::optional<std::string> find_broken_weight() const override;
 
  protected:
   // The size of a clip's frames after preprocessing.

@@ -51,7 +51,8 @@ class Recorder {
   // output tokens over all beams.
   void end_made(const model::CaptionModel& model, Caption& caption, std::int64_t num_tokens);
   // Throws Error(kBadModel) unless a caption was made before, by this run or an earlier one.
-  void require_sound_model(const records::Record& record, const Error& error);
+  void require_sound_model(const model::CaptionModel& model, const records::Record& record,
+                           const Error& error);
   // Calls Options::on_request and on_draft_inputs.
   void show(const records::Record& record, engine::Request& request, const DraftInputs& drafts);
   // Notes what a replica's engine has done; report() reports progress, too.

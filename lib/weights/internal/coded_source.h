@@ -79,6 +79,9 @@ class CodedSource final : public Source {
   std::optional<std::string> find_changed_file() const override {
     return file_->find_changed_file();
   }
+  std::optional<std::string> find_broken_tensor() const override {
+    return file_->find_broken_tensor();
+  }
 
  private:
   const CodedTensor* find_coded(std::string_view tensor) const;
