@@ -388,11 +388,7 @@ int run_bench(BenchFlags flags, const Globals& globals) {
   const config::QuantizationSection& quantization = loaded.preset.quantization;
   // A prediction is for another device.
   if (flags.predict.empty() && quantization.weights != config::WeightFormat::kAuto) {
-    if (flags.shape.empty() && !flags.kernels) {
-      config::require_products(context, loaded.preset, loaded.locations);
-    } else {
-      config::require_products(context, quantization);
-    }
+    config::require_products(context, loaded.preset, loaded.locations);
   }
   if (!flags.videos.empty()) {
     return bench_videos({.paths = flags.videos,

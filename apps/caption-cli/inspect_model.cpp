@@ -93,7 +93,7 @@ class Subject {
     const bench::Roofline rates =
         config::measure_host(context_, loaded_.preset, machine_, kQuickly);
     report_presets(fit_presets(found, rates), check_.obstacles.empty(), report);
-    report_bytes(found.blueprint, report);
+    report_bytes(context_, found.blueprint, report);
     report_plan(make_plan(loaded_, found, rates), report);
   }
 
@@ -199,7 +199,7 @@ ModelInspection inspect_captioner(const std::string& name, const fs::path& folde
 
 // A language model or a vision tower, which run as parts of a composed model.
 ModelInspection inspect_part(const std::string& name, const fs::path& folder,
-                             const model::ModelFiles& files) {
+                             const model::ModelFiles& files, const Globals& globals) {
   ModelReport report(name);
   const bool is_text = files.kind == model::ModelKind::kLanguageModel;
   report_kind(is_text ? "language_model" : "vision_tower",
@@ -218,7 +218,9 @@ ModelInspection inspect_part(const std::string& name, const fs::path& folder,
   report_quantisation(files, report);
   if (files.blueprint.has_value()) report_shape(*files.blueprint, report);
   report_refusal(refusal, report);
-  if (files.blueprint.has_value()) report_bytes(*files.blueprint, report);
+  if (files.blueprint.has_value()) {
+    report_bytes(globals.context(1), *files.blueprint, report);
+  }
   return finish(report, refusal);
 }
 
@@ -249,7 +251,7 @@ ModelInspection inspect_folder(const std::string& name, const fs::path& folder,
     throw Error(ErrorCode::kUsage, "inspect: --adapter is for whole models; " +
                                        records::escape_file_name(name) + " is a part of one");
   }
-  if (is_part) return inspect_part(name, folder, *files);
+  if (is_part) return inspect_part(name, folder, *files, globals);
   if (files->kind == model::ModelKind::kCaptioner) {
     return inspect_captioner(name, folder, *files, adapters, hash, globals);
   }
@@ -277,7 +279,7 @@ ModelInspection inspect_absent(const std::string& name, const Error& error,
   report_shape(*known, report);
   report_refusal(error, report);
   if (is_part) {
-    report_bytes(*known, report);
+    report_bytes(globals.context(1), *known, report);
   } else {
     const Subject subject(name, {}, globals);
     subject.report_costs({.blueprint = *known, .note = "known by name"}, report);

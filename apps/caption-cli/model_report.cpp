@@ -276,12 +276,12 @@ void report_presets(const std::vector<PresetFit>& presets, bool is_runnable, Mod
   report.json().end_list();
 }
 
-void report_bytes(const model::Blueprint& blueprint, ModelReport& report) {
+void report_bytes(const Context& context, const model::Blueprint& blueprint, ModelReport& report) {
   std::vector<std::string> sizes;
   report.json().begin_object("bytes_by_dtype");
   for (const weights::WeightFormat format : weights::all_weight_formats()) {
     if (!weights::can_be_held(format)) continue;
-    const std::int64_t bytes = model::weight_bytes(blueprint, format);
+    const std::int64_t bytes = model::placed_bytes(context, blueprint, format);
     sizes.push_back(dtype_option(format) + " " + format_bytes(bytes));
     report.json().add(dtype_option(format), bytes);
   }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/context.h"
 #include "base/error.h"
 #include "base/json_writer.h"
 #include "config/generation_defaults.h"
@@ -60,8 +61,9 @@ struct PresetFit {
   plan::Plan plan;
 };
 void report_presets(const std::vector<PresetFit>& presets, bool is_runnable, ModelReport& report);
-// Bytes of the weights and of KV, for every format and dtype that this build holds.
-void report_bytes(const model::Blueprint& blueprint, ModelReport& report);
+// Bytes of the weights as the context's device holds them, with padding (as `plan` counts them),
+// and of KV, for every format and dtype that this build holds.
+void report_bytes(const Context& context, const model::Blueprint& blueprint, ModelReport& report);
 // What the plan says of this machine.
 void report_plan(const plan::Plan& plan, ModelReport& report);
 

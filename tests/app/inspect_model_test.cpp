@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -75,7 +76,18 @@ TEST_SUITE("app/inspect_model") {
                           [](const fs::directory_entry& entry) {
                             return entry.path().extension() == ".safetensors";
                           }));
-      CHECK(number(json, "bytes_by_dtype", "f32") == 4 * number(json, "parameters", "total"));
+      const Finished planned =
+          run_cli({"plan", "--model", folder, "--bandwidth", "100", "--flops", "1000", "--json"});
+      const JsonObject plan = JsonObject::parse(planned.out, "plan", ErrorCode::kBadModel);
+      for (const auto& [option, layout] :
+           {std::pair{"f32", "f32"}, std::pair{"bf16", "bf16"}, std::pair{"w8a8", "w8a8"},
+            std::pair{"int8", "int8, groups of 128"}, std::pair{"nf4", "nf4"}}) {
+        CAPTURE(std::string(option));
+        CHECK(number(json, "bytes_by_dtype", option) == number(plan, "bytes_by_layout", layout));
+      }
+      const bool is_f32 = std::string(c.golden_case).find("f32") != std::string::npos;
+      CHECK(number(json, "bytes_by_dtype", "f32") >=
+            (is_f32 ? 4 : 2) * number(json, "parameters", "total"));
       CHECK(json.get_object("here")->get_bool("fits", false));
       CHECK(number(json, "here", "concurrent_clips") >= 1);
       const std::vector<JsonObject> presets = json.get_objects("presets");
