@@ -76,7 +76,9 @@ DType dtype_of(const TensorPlan& tensor) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     if (tensor.parts.front().dtype == file_name(dtype)) return dtype;
   }
-  throw Error(ErrorCode::kBadModel, "tensor \"" + tensor.name + "\" holds no f32, bf16 or f16");
+  throw Error(ErrorCode::kBadModel, "tensor \"" + tensor.name +
+                                        "\" holds no f32, bf16 or f16; save the "
+                                        "model again in one of them");
 }
 
 // Which sets of matrices with the same input are scaled; the others have a matrix that stays as it

@@ -109,7 +109,9 @@ void require_finite(ThreadPool& pool, ConstView rows, const char* what) {
     }
     if (!is_finite) all_finite = false;
   });
-  if (!all_finite) throw Error(ErrorCode::kBadModel, std::string(what) + " is not a finite number");
+  if (!all_finite)
+    throw Error(ErrorCode::kBadModel,
+                std::string(what) + " is not a finite number; download the model again");
 }
 
 void pseudo_quantise(ThreadPool& pool, ConstView matrix, std::int64_t group_columns, View out) {
@@ -161,7 +163,9 @@ AwqScales search_scales(ThreadPool& pool, std::span<const ConstView> matrices,
     best.scales = std::move(scales);
   }
   if (best.scales.empty()) {
-    throw Error(ErrorCode::kBadModel, "a layer's output is not finite with any scales of AWQ");
+    throw Error(
+        ErrorCode::kBadModel,
+        std::string("a layer's output is not finite with any scales of AWQ") + kWithoutCalibration);
   }
   return best;
 }

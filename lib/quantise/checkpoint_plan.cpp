@@ -44,9 +44,10 @@ MatrixPlan plan_matrix(const weights::Checkpoint& source, const std::string& nam
                        const Shape& shape) {
   const ConstView view = source.require(name, shape);
   if (!is_floating(view.dtype())) {
-    throw Error(ErrorCode::kBadModel, source.where(name) + " holds " +
-                                          std::string(dtype_name(view.dtype())) +
-                                          "; weights of f32, bf16 or f16 were expected");
+    throw Error(
+        ErrorCode::kBadModel,
+        source.where(name) + " holds " + std::string(dtype_name(view.dtype())) +
+            "; weights of f32, bf16 or f16 were expected: save the model again in one of them");
   }
   return {.module = module_of(name), .shape = shape, .dtype = view.dtype()};
 }
@@ -117,7 +118,10 @@ std::int64_t ShardPlan::output_bytes() const {
 CheckpointPlan plan_checkpoint(const model::Blueprint& blueprint, const weights::Checkpoint& source,
                                const Format& format, std::int64_t max_shard_bytes) {
   if (!blueprint.text.has_value()) {
-    throw Error(ErrorCode::kBadModel, source.name() + ": has no decoder to quantise");
+    throw Error(
+        ErrorCode::kBadModel,
+        source.name() +
+            ": has no decoder to quantise; give the folder of a captioner or a language model");
   }
   Decoder decoder = find_decoder(blueprint, source);
   CheckpointPlan plan;

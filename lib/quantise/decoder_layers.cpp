@@ -43,7 +43,8 @@ Tensor read_tensor(const weights::Checkpoint& source, const std::string& name) {
   if (name.empty()) return {};
   const auto found = source.find(name);
   if (!found) {
-    throw Error(ErrorCode::kBadModel, source.name() + ": has no tensor \"" + name + "\"");
+    throw Error(ErrorCode::kBadModel,
+                source.name() + ": has no tensor \"" + name + "\"; download the folder again");
   }
   try {
     return to_f32(*found);
@@ -124,8 +125,10 @@ LayerWeights read_layer(const weights::Checkpoint& source, const LayerNames& nam
 
 Tensor to_f32(ConstView view) {
   if (view.dtype() != DType::kF32 && view.dtype() != DType::kBF16 && view.dtype() != DType::kF16) {
-    throw Error(ErrorCode::kBadModel, "holds " + std::string(dtype_name(view.dtype())) +
-                                          "; weights of f32, bf16 or f16 were expected");
+    throw Error(
+        ErrorCode::kBadModel,
+        "holds " + std::string(dtype_name(view.dtype())) +
+            "; weights of f32, bf16 or f16 were expected: save the model again in one of them");
   }
   Tensor numbers(DType::kF32, view.shape());
   read_numbers(view, 0,

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "kernels/linear.h"
 #include "quantise/gptq_solver.h"
+#include "quantise/internal/numbers.h"
 
 namespace caption::quantise {
 namespace {
@@ -199,7 +200,8 @@ GptqHessian::GptqHessian(Stream& stream, const InputMoments& moments, const Gptq
     const auto number = static_cast<float>(2 * moments.mean(k, k));
     if (!std::isfinite(number)) {
       throw Error(ErrorCode::kBadModel,
-                  "the squares of a layer's inputs are beyond the range of f32");
+                  std::string("the squares of a layer's inputs are beyond the range of f32") +
+                      kWithoutCalibration);
     }
     diagonal[static_cast<std::size_t>(k)] = number;
     dead_.push_back(number == 0 ? 1 : 0);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/linear.h"
+#include "quantise/internal/numbers.h"
 #include "quantise/padded_matrix.h"
 
 namespace caption::quantise {
@@ -22,7 +23,8 @@ void check_inputs(ConstView rows, std::int64_t columns) {
 }
 
 [[noreturn]] void throw_not_finite() {
-  throw Error(ErrorCode::kBadModel, "an input of the layer is not a finite number");
+  throw Error(ErrorCode::kBadModel,
+              std::string("an input of the layer is not a finite number") + kWithoutCalibration);
 }
 
 bool is_finite(ConstView rows, std::int64_t row) {

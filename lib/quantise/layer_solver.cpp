@@ -23,7 +23,8 @@ Bytes encode_numbers(ConstView numbers, DType dtype) {
       to[i] = from_float<decltype(tag)>(numbers.as<float>()[i]);
       if (!std::isfinite(to_float(to[i]))) {
         throw Error(ErrorCode::kBadModel, "the scales of AWQ make a number that " +
-                                              std::string(dtype_name(dtype)) + " does not hold");
+                                              std::string(dtype_name(dtype)) + " does not hold" +
+                                              kWithoutCalibration);
       }
     }
   });

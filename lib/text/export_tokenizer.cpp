@@ -25,7 +25,8 @@ constexpr float kAddedScore = -1000;
 constexpr float kUnusedScore = -10000;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {
-  throw Error(ErrorCode::kUnavailable, name + ": " + what);
+  throw Error(ErrorCode::kUnavailable,
+              name + ": " + what + "; the formats of folders, such as nf4, keep the tokenizer");
 }
 
 // Tokens that llama.cpp's converter takes for control tokens whatever their configuration says.

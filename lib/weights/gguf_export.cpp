@@ -148,7 +148,8 @@ void check_embedding(const Source& source, const ExportedModel& model,
     if (tensor.shape == expected) return;
     throw Error(ErrorCode::kBadModel, source.name() + ": tensor " + quote_name(tensor.source) +
                                           " has shape " + tensor.shape.to_string() +
-                                          "; config.json says " + expected.to_string());
+                                          "; config.json says " + expected.to_string() +
+                                          ": download the folder again");
   }
 }
 

@@ -287,13 +287,16 @@ TEST_CASE("refuses numbers that are not finite and groups that do not divide") {
     const ConstView weights[] = {weight.view(), bad_weight.view()};
     CHECK_THROWS_WITH_AS(
         search_scales(pool, weights, magnitudes_of(inputs.view()), zero, {.group_columns = 32}),
-        "a weight is not a finite number", Error);
+        "a weight is not a finite number; download the model again", Error);
     CHECK_THROWS_WITH_AS(magnitudes_of(bad_inputs.view()),
-                         "an input of the layer is not a finite number", Error);
+                         "an input of the layer is not a finite number; download the model again, "
+                         "or quantise it without --calibrate",
+                         Error);
     CHECK_THROWS_WITH_AS(search_clip(stream, bad_weight.view(), inputs.view(), 32),
-                         "a weight is not a finite number", Error);
+                         "a weight is not a finite number; download the model again", Error);
     CHECK_THROWS_WITH_AS(search_clip(stream, weight.view(), bad_inputs.view(), 32),
-                         "an input of the layer is not a finite number", Error);
+                         "an input of the layer is not a finite number; download the model again",
+                         Error);
   }
   const ConstView weights[] = {weight.view()};
   const ModuleLoss nowhere = [](std::span<const ConstView>) {
@@ -301,7 +304,9 @@ TEST_CASE("refuses numbers that are not finite and groups that do not divide") {
   };
   CHECK_THROWS_WITH_AS(
       search_scales(pool, weights, magnitudes_of(inputs.view()), nowhere, {.group_columns = 32}),
-      "a layer's output is not finite with any scales of AWQ", Error);
+      "a layer's output is not finite with any scales of AWQ; download the model again, or "
+      "quantise it without --calibrate",
+      Error);
   CHECK_THROWS_WITH_AS(search_clip(stream, weight.view(), inputs.view(), 48),
                        doctest::Contains("groups of 48 do not divide the 64 columns"), Error);
 }

@@ -187,7 +187,7 @@ TEST_CASE("the language model of a composed model is quantised under its own nam
   CHECK(contains(error_of(options_of(golden("model/composed/vision"),
                                      new_folder("quantise_checkpoint/x"), "nf4"),
                           ErrorCode::kBadModel),
-                 "has no decoder to quantise"));
+                 "has no decoder to quantise; give the folder of a captioner"));
 }
 
 TEST_CASE("shards are as small as asked, with an index, and hold the same tensors") {
@@ -413,7 +413,7 @@ TEST_CASE(
   const std::string message =
       error_of(options_of(model, new_folder("quantise_checkpoint/x"), "nf4"), ErrorCode::kBadModel);
   CHECK(contains(message, name));
-  CHECK(contains(message, "a weight is not a finite number"));
+  CHECK(contains(message, "a weight is not a finite number; download the model again"));
 }
 
 TEST_SUITE_END();

@@ -190,8 +190,8 @@ TEST_CASE("a weight that is not finite is refused by every format") {
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       matrix.as<float>()[130] = bad;
       ThreadPool pool(2);
-      CHECK_THROWS_WITH_AS(format->encode(pool, matrix.view()), "a weight is not a finite number",
-                           Error);
+      CHECK_THROWS_WITH_AS(format->encode(pool, matrix.view()),
+                           "a weight is not a finite number; download the model again", Error);
     }
   }
 }

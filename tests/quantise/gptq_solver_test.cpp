@@ -329,12 +329,14 @@ TEST_CASE("refuses numbers that are not finite, and options out of range") {
     Tensor inputs = draw(20, 64, 11);
     inputs.as<float>()[19 * 64 + 63] = bad;
     CHECK_THROWS_WITH_AS(moments.add(stream, inputs.view()),
-                         "an input of the layer is not a finite number", Error);
+                         "an input of the layer is not a finite number; download the model again, "
+                         "or quantise it without --calibrate",
+                         Error);
     Tensor weight = draw(8, 64, 12);
     weight.as<float>()[100] = bad;
     const GptqHessian hessian(stream, moments, {.group_columns = 64});
     CHECK_THROWS_WITH_AS(solve_gptq(stream, weight.view(), hessian),
-                         "a weight is not a finite number", Error);
+                         "a weight is not a finite number; download the model again", Error);
   }
   CHECK(moments.mean(3, 5) == before);
   CHECK(moments.num_rows() == 64);

@@ -349,6 +349,7 @@ TEST_SUITE("weights/gguf_export") {
       check_contains(message, row.message);
       check_contains(message, folder.string());
       CHECK(message.find('\n') == std::string::npos);
+      CHECK((row.code != ErrorCode::kBadModel || message.ends_with("download the folder again")));
       CHECK(num_files(out) == 0);
     }
     const std::string empty = refusal(ErrorCode::kBadModel, [] {

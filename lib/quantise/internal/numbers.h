@@ -15,6 +15,10 @@
 
 namespace caption::quantise {
 
+// Ends messages about numbers that calibration cannot go on with.
+inline constexpr const char* kWithoutCalibration =
+    "; download the model again, or quantise it without --calibrate";
+
 // Reads elements [first, first + numbers.size()) of a dense matrix, row by row. Throws
 // Error(kBadModel) when one is not finite.
 inline void read_numbers(ConstView matrix, std::int64_t first, std::span<float> numbers) {
@@ -26,7 +30,8 @@ inline void read_numbers(ConstView matrix, std::int64_t first, std::span<float> 
       is_finite = is_finite && std::isfinite(numbers[i]);
     }
   });
-  if (!is_finite) throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
+  if (!is_finite)
+    throw Error(ErrorCode::kBadModel, "a weight is not a finite number; download the model again");
 }
 
 // Rounds to f16 and back, as an operation on f16 numbers does that is computed in f32.
@@ -39,7 +44,8 @@ inline void round_to_f16(std::span<float> numbers) {
     if (!std::isfinite(rounded)) {
       throw Error(ErrorCode::kBadModel,
                   "a weight of " + std::to_string(number) +
-                      " is beyond the range of f16, to which this format rounds weights");
+                      " is beyond the range of f16, to which this format rounds weights; "
+                      "choose another format");
     }
     number = rounded;
   }

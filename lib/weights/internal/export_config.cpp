@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "base/open_file.h"
 #include "weights/internal/safetensors.h"
 
@@ -160,7 +161,7 @@ ExportedText read_text(const JsonObject& config, std::string_view model_type) {
 
 JsonObject require_part(const JsonObject& config, std::string_view key) {
   if (auto part = config.get_object(key)) return *part;
-  throw Error(ErrorCode::kBadModel, config.name() + ": " + std::string(key) + " is missing");
+  fail_bad_file(config.name() + ": " + std::string(key) + " is missing");
 }
 
 struct FamilyName {
@@ -210,7 +211,8 @@ ExportedModel read_exported_model(const std::filesystem::path& folder) {
   if (!is_present(path)) {
     throw Error(ErrorCode::kBadModel, folder.string() +
                                           ": config.json is missing; GGUF files are made of a "
-                                          "model's folder as transformers saves it");
+                                          "model's folder as transformers saves it: copy or "
+                                          "download it whole");
   }
   const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);
   const FamilyName& known = family_of(config);

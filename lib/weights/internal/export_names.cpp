@@ -17,6 +17,9 @@
 namespace caption::weights {
 namespace {
 
+constexpr const char* kOtherModel =
+    "; weights and config.json are of different models: download the folder again";
+
 // The beginning of names in a checkpoint, and in the tables of gguf_renames.h.
 struct Prefix {
   std::string_view from;
@@ -152,10 +155,12 @@ class Assigner {
  private:
   [[noreturn]] void fail_missing(const std::string& name) const {
     throw Error(ErrorCode::kBadModel,
-                source_.name() + ": tensor " + quote_name(name) + " is missing");
+                source_.name() + ": tensor " + quote_name(name) + " is missing" + kOtherModel);
   }
   [[noreturn]] void fail(ErrorCode code, const std::string& name, const std::string& what) const {
-    throw Error(code, source_.name() + ": tensor " + quote_name(name) + ": " + what);
+    throw Error(code,
+                source_.name() + ": tensor " + quote_name(name) + ": " + what +
+                    (code == ErrorCode::kBadModel ? kOtherModel : "; give a folder without it"));
   }
 
   // The name in the tables; nothing without a known beginning.

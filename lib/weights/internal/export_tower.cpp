@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "base/open_file.h"
 #include "weights/internal/own_keys.h"
 
@@ -36,7 +37,7 @@ const Normalisation kHalf = {{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}};
 
 JsonObject vision_of(const ExportedModel& model) {
   if (auto vision = model.config.get_object("vision_config")) return *vision;
-  throw Error(ErrorCode::kBadModel, model.config.name() + ": vision_config is missing");
+  fail_bad_file(model.config.name() + ": vision_config is missing");
 }
 
 // image_size and patch_size of InternVL are a number, or a list of two equal ones.
@@ -104,8 +105,8 @@ std::vector<std::int64_t> read_layers(const JsonObject& vision, std::string_view
   std::vector<std::int64_t> layers = vision.has(key) ? vision.get_ints(key) : std::move(fallback);
   for (const std::int64_t layer : layers) {
     if (layer < 0 || layer >= depth) {
-      throw Error(ErrorCode::kBadModel, vision.name() + ": " + std::string(key) +
-                                            " must be below depth, " + std::to_string(depth));
+      fail_bad_file(vision.name() + ": " + std::string(key) + " must be below depth, " +
+                    std::to_string(depth) + ", found " + std::to_string(layer));
     }
   }
   return layers;
@@ -190,8 +191,9 @@ ExportedTower add_internvl(const ExportedModel& model, const std::filesystem::pa
   const double ratio = model.config.get_double("downsample_ratio", 0.5);
   const double scale = 1 / ratio;
   if (!(scale >= 1) || scale > 64 || scale != std::floor(scale)) {
-    throw Error(ErrorCode::kBadModel,
-                model.config.name() + ": downsample_ratio must be 1 / n for a whole number n");
+    fail_bad_file(model.config.name() +
+                  ": downsample_ratio must be 1 / n for a whole number n, found " +
+                  json_number(ratio));
   }
   add_shared(model, sizes, read_normalisation(folder, kImageNet), fields);
   fields.add_text("clip.projector_type", "internvl");
@@ -216,9 +218,8 @@ std::vector<std::int32_t> feature_layers(const ExportedModel& model, std::int64_
   for (const std::int64_t layer : layers) {
     const std::int64_t state = layer < 0 ? num_layers + 1 + layer : layer;
     if (state < 1 || state > num_layers) {
-      throw Error(ErrorCode::kBadModel,
-                  model.config.name() + ": vision_feature_layer " + std::to_string(layer) +
-                      " does not exist: the tower has " + std::to_string(num_layers) + " layers");
+      fail_bad_file(model.config.name() + ": vision_feature_layer " + std::to_string(layer) +
+                    " does not exist: the tower has " + std::to_string(num_layers) + " layers");
     }
     states.push_back(static_cast<std::int32_t>(state));
   }
