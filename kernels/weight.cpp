@@ -39,6 +39,12 @@ Weight place_bf16(Stream& stream, ConstView rows) {
                   [&](auto device) { return impl::place_bf16(device, stream, rows); });
 }
 
+Weight place_e4m3(Stream& stream, std::int64_t num_features, const QuantisedRows& rows) {
+  CAPTION_CHECK(!stream.device().is_cuda(), "place_e4m3: the device is a GPU");
+  return dispatch(stream.device(),
+                  [&](Cpu device) { return impl::place_e4m3(device, stream, num_features, rows); });
+}
+
 Weight place_quantised(Stream& stream, MatrixFormat format, std::int64_t num_features,
                        const QuantisedRows& rows) {
   CAPTION_CHECK(num_features > 0, "place_quantised: a matrix without rows");

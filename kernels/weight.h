@@ -101,10 +101,15 @@ Weight place_stored(Stream& stream, ConstView rows);
 // `rows` as above: its numbers rounded to bf16, to nearest even, on a GPU of compute capability 7.5
 // to f16. Borrowed on the CPU when they are bf16 and the kernels prefer rows.
 Weight place_bf16(Stream& stream, ConstView rows);
+// `rows` returns the rows of a panel at a time, of a matrix [num_features, K] of e4m3 with a scale
+// for each row and group of columns: the products of numbers and scales, rounded to f32 and then to
+// bf16, are placed as place_bf16() does. On the CPU and the mirror only; what reading throws is
+// passed on.
+Weight place_e4m3(Stream& stream, std::int64_t num_features, const QuantisedRows& rows);
 // `rows` returns at most 128 rows at a time, 512 where they are borrowed, of a matrix
 // [num_features, K] in `format`:
-// kInt8Row (8-bit codes with a scale per row), kE4M3Row (the same of e4m3, on GPUs whose tensor cores
-// multiply it; kUnavailable on others), kInt4A8 (with steps and bases, in groups of at most
+// kInt8Row (8-bit codes with a scale per row), kE4M3Row (the same of e4m3, on GPUs whose tensor
+// cores multiply it; kUnavailable on others), kInt4A8 (with steps and bases, in groups of at most
 // 128 columns), or another that is held as codes, in groups of an even number of columns, at most
 // 128 or a multiple of it; a group of all columns may have any.
 Weight place_quantised(Stream& stream, MatrixFormat format, std::int64_t num_features,
@@ -128,6 +133,7 @@ Weight place_stored(Cpu device, Stream& stream, ConstView rows);
 Weight place_stored(Cuda device, Stream& stream, ConstView rows);
 Weight place_bf16(Cpu device, Stream& stream, ConstView rows);
 Weight place_bf16(Cuda device, Stream& stream, ConstView rows);
+Weight place_e4m3(Cpu device, Stream& stream, std::int64_t num_features, const QuantisedRows& rows);
 Weight place_quantised(Cpu device, Stream& stream, MatrixFormat format, std::int64_t num_features,
                        const QuantisedRows& rows);
 Weight place_quantised(Cuda device, Stream& stream, MatrixFormat format, std::int64_t num_features,

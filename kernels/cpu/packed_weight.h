@@ -65,6 +65,9 @@ class PackedWeight final : public WeightForm {
   //
   // Packs `rows` [N, K] bf16, dense, as kPanels.
   static PackedWeight pack_panels(Stream& stream, ConstView rows);
+  // Packs the numbers of a matrix of e4m3 [N, K], each rounded as E4M3Args of tier.h says, as
+  // kPanels.
+  static PackedWeight pack_e4m3(Stream& stream, std::int64_t num_rows, const QuantisedRows& rows);
   // Packs a quantised matrix [N, K], which `rows` returns in parts, all in one format, as
   // kPanels8 (8-bit codes) or kPanels4 (4-bit codes).
   static PackedWeight pack_quantised(Stream& stream, std::int64_t num_rows,
@@ -130,6 +133,10 @@ class PackedWeight final : public WeightForm {
   std::int64_t num_features_ = 0;
   std::int64_t num_columns_ = 0;
 };
+
+// Returns the numbers of a matrix of e4m3 as rows [N, K] bf16 on the stream's device, which the
+// host can write.
+Tensor widen_e4m3(Stream& stream, std::int64_t num_rows, const QuantisedRows& rows);
 
 // Returns whether the tier's kernels are faster on panels of bf16 weights than on rows.
 bool prefers_panels(CpuTier tier);

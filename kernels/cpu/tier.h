@@ -159,6 +159,14 @@ struct PanelBlocksArgs {
   float* offsets = nullptr;  // the same, where blocks have offsets
 };
 
+// Numbers of e4m3 (tensor/e4m3.h) times a scale: each product is rounded to f32, then to bf16.
+struct E4M3Args {
+  const std::uint8_t* codes = nullptr;  // [n]
+  float scale = 0;                      // 256 times it is finite
+  std::uint16_t* to = nullptr;          // [n] bf16
+  std::int64_t n = 0;
+};
+
 // The scale of a row of activations quantised to 8-bit integers, x ~ scale * codes.
 struct IntegerRow {
   float scale;
@@ -253,6 +261,9 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   bool (*pack_blocks)(const PanelBlocksArgs& args);
   // The same bits in every tier. Returns whether no scale is too large or a NaN.
   bool (*pack_scales)(const PanelScalesArgs& args);
+  // The same bits in every tier. Returns whether no code is a NaN; the numbers count for nothing if
+  // one is.
+  bool (*widen_e4m3)(const E4M3Args& args);
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
   // in every tier. A row with an infinity or a NaN gets the scale NaN and codes of zero.
   IntegerRow (*to_int8)(const float* x, std::int8_t* codes, std::int64_t n);
@@ -292,6 +303,7 @@ void pack_words_reference(const PanelRowsArgs& args);
 void pack_nibbles_reference(const PanelRowsArgs& args);
 void pack_nibble_quads_reference(const PanelRowsArgs& args);
 bool pack_scales_reference(const PanelScalesArgs& args);
+bool widen_e4m3_reference(const E4M3Args& args);
 
 // The reduction tree over partial sums, for all tiers. Static, so that each tier's file compiles a
 // separate copy with its instruction set.

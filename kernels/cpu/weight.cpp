@@ -47,6 +47,13 @@ Weight place_bf16(Cpu, Stream& stream, ConstView rows) {
   return to_weight(PackedWeight::pack_panels(stream, rounded.view()), device);
 }
 
+Weight place_e4m3(Cpu, Stream& stream, std::int64_t num_features, const QuantisedRows& rows) {
+  if (cpu::prefers_panels(stream.cpu_tier())) {
+    return to_weight(PackedWeight::pack_e4m3(stream, num_features, rows), stream.device());
+  }
+  return to_weight(PackedWeight(cpu::widen_e4m3(stream, num_features, rows)), stream.device());
+}
+
 Weight place_quantised(Cpu, Stream& stream, MatrixFormat format, std::int64_t num_features,
                        const QuantisedRows& rows) {
   CAPTION_CHECK(format != MatrixFormat::kE4M3Row,

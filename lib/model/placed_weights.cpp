@@ -11,7 +11,6 @@
 
 #include "backend/uploader.h"
 #include "base/error.h"
-#include "base/mapped_file.h"
 #include "kernels/convert.h"
 #include "model/file_codes.h"
 #include "model/internal/placing_threads.h"
@@ -125,18 +124,17 @@ void forget_other_codes(Blueprint& stored, weights::WeightFormat format) {
   }
 }
 
-kernels::Weight place_codes(Stream& stream, const weights::Source& source,
-                            const Parameter& parameter, const StoredName& where,
-                            MatrixFormat format) {
+// Returns the parameter's rows as the source has them; borrows the arguments.
+kernels::QuantisedRows rows_of_codes(const weights::Source& source, const Parameter& parameter,
+                                     const StoredName& where) {
   const Shape shape = tensor_shape(parameter, where);
-  const auto read = [&](std::int64_t first, std::int64_t count) {
+  const auto read = [&, shape](std::int64_t first, std::int64_t count) {
     return source.read_codes(where.name, shape, where.first_row + first, count);
   };
-  const auto borrow = [&](std::int64_t first, std::int64_t count) {
+  const auto borrow = [&, shape](std::int64_t first, std::int64_t count) {
     return source.borrow_codes(where.name, shape, where.first_row + first, count);
   };
-  return kernels::place_quantised(stream, format, parameter.rows(),
-                                  kernels::QuantisedRows(read, borrow));
+  return {read, borrow};
 }
 
 void require_no_further_layer(const Blueprint& blueprint, const weights::Source& source,
@@ -156,11 +154,6 @@ std::int64_t count_mapped_bytes(const weights::Source& source, const std::string
   }
   return sum;
 }
-
-// Bytes of files whose pages are released together: each time the system interrupts all processors
-// on which the process runs.
-constexpr std::int64_t kReleasedBytes = std::int64_t{16} << 20;
-constexpr std::int64_t kLeastPageBytes = 4096;
 
 // Elements of a matrix that all threads place together: it takes long beside the rest of a model.
 constexpr std::int64_t kSharedElements = std::int64_t{128} << 20;
@@ -288,7 +281,7 @@ void PlacedWeights::place_all(Stream& stream, const Blueprint& stored,
     if (i < places.size()) place_one(stream, i++);
   }
   threads.finish();
-  release_packed_pages();
+  used_pages_.release();
 }
 
 bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter,
@@ -299,10 +292,18 @@ bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter
   if (parameter.role == Role::kVector) return false;
   const std::int64_t elements = parameter.rows() * parameter.columns();
   if (merged_.contains(id) || with_base_.contains(id) || elements >= kSharedElements) return true;
-  if (parameter.codes) return false;
+  if (parameter.codes || is_widened(id, parameter, source, where)) return false;
   // Codes that are not kept are decoded into memory, which parameters of one tensor share. Numbers
   // have two bytes in a file, or four.
   return where.tensor_rows != 0 || stored_bytes < 2 * elements;
+}
+
+bool PlacedWeights::is_widened(ParameterId id, const Parameter& parameter,
+                               const weights::Source& source, const StoredName& where) const {
+  const bool is_matrix = parameter.role != Role::kVector && parameter.role != Role::kEmbedding;
+  return is_matrix && !device_.is_cuda() && !merged_.contains(id) && !with_base_.contains(id) &&
+         weights::matrix_format(format_, parameter.role) == MatrixFormat::kBF16 &&
+         source.e4m3_of(where.name).has_value();
 }
 
 void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& parameter,
@@ -316,11 +317,18 @@ void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& param
   if (parameter.codes) {
     require_kept_codes(format_, *parameter.codes, source.name() + ": tensor " + name);
     if (!merged_.contains(id)) {
-      placed.matrix = place_codes(stream, source, parameter, where,
-                                  weights::code_format(format_, *parameter.codes));
+      placed.matrix =
+          kernels::place_quantised(stream, weights::code_format(format_, *parameter.codes),
+                                   parameter.rows(), rows_of_codes(source, parameter, where));
       release_codes(source, name);
       return;
     }
+  }
+  if (is_widened(id, parameter, source, where)) {
+    placed.matrix =
+        kernels::place_e4m3(stream, parameter.rows(), rows_of_codes(source, parameter, where));
+    release_codes(source, name);
+    return;
   }
   const ConstView file = read(source, parameter, where);
   bool is_borrowed = false;
@@ -359,29 +367,8 @@ void PlacedWeights::release(weights::Source& source, const std::string& name) {
 void PlacedWeights::release_codes(const weights::Source& source, const std::string& name) {
   const std::lock_guard lock(*sources_mutex_);
   for (const std::span<const std::byte> bytes : source.mapped_bytes(name)) {
-    packed_.push_back(bytes);
-    packed_bytes_ += std::ssize(bytes);
+    used_pages_.add(bytes);
   }
-  if (packed_bytes_ >= kReleasedBytes) release_packed_pages();
-}
-
-void PlacedWeights::release_packed_pages() {
-  std::sort(packed_.begin(), packed_.end(),
-            [](const auto& a, const auto& b) { return a.data() < b.data(); });
-  std::span<const std::byte> run;
-  for (const std::span<const std::byte> bytes : packed_) {
-    const std::byte* const end = run.data() + run.size();
-    // Less than a page in between lies in pages that hold parts of both.
-    if (!run.empty() && bytes.data() - end < kLeastPageBytes) {
-      run = {run.data(), std::max(end, bytes.data() + bytes.size())};
-    } else {
-      release_pages(run);
-      run = bytes;
-    }
-  }
-  release_pages(run);
-  packed_.clear();
-  packed_bytes_ = 0;
 }
 
 kernels::Weight PlacedWeights::place_matrix(Stream& stream, ParameterId id,

@@ -70,10 +70,13 @@ class Fp8Tensor final : public CodedTensor {
   std::optional<StoredCodes> codes() const override { return std::nullopt; }
   std::optional<StoredCodes> e4m3() const override;
   QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
+  QuantisedMatrix borrow_codes(std::int64_t first, std::int64_t count) const override;
   Tensor decode() const override;
 
  private:
   bool has_row_scales() const { return scales_.num_across() == 1; }
+  // Returns rows without their codes.
+  QuantisedMatrix read_scales(std::int64_t first, std::int64_t count) const;
   [[noreturn]] void fail_nan(std::int64_t n, std::int64_t k) const {
     fail_part(codes_, "holds NaN in row " + std::to_string(n) + ", column " + std::to_string(k));
   }
@@ -89,21 +92,36 @@ std::optional<StoredCodes> Fp8Tensor::e4m3() const {
                      .layout = {.is_8_bit = true, .group_columns = block_.columns}};
 }
 
-QuantisedMatrix Fp8Tensor::read_codes(std::int64_t first, std::int64_t count) const {
-  CAPTION_CHECK(has_row_scales(), codes_.where() + " has scales of blocks, which no kernel takes");
-  const std::int64_t columns = shape()[1];
+QuantisedMatrix Fp8Tensor::read_scales(std::int64_t first, std::int64_t count) const {
   QuantisedMatrix matrix;
-  matrix.num_columns = columns;
-  matrix.group_columns = columns;
+  matrix.num_columns = shape()[1];
+  matrix.group_columns = std::min(block_.columns, matrix.num_columns);
   matrix.has_e4m3_codes = true;
-  matrix.codes = Tensor(DType::kI8, {count, columns});
-  matrix.scales = Tensor(DType::kF32, {count, 1});
+  matrix.scales = Tensor(DType::kF32, {count, scales_.num_across()});
   scales_.read_rows(first, count, matrix.scales.as<float>());
+  return matrix;
+}
+
+QuantisedMatrix Fp8Tensor::read_codes(std::int64_t first, std::int64_t count) const {
+  const std::int64_t columns = shape()[1];
+  QuantisedMatrix matrix = read_scales(first, count);
+  matrix.codes = Tensor(DType::kI8, {count, columns});
   const auto* const from = codes_.as<std::uint8_t>() + first * columns;
   const std::uint8_t* const nan = find_nan(from, from + count * columns);
   if (nan != from + count * columns)
     fail_nan(first + (nan - from) / columns, (nan - from) % columns);
   std::copy_n(from, count * columns, static_cast<std::uint8_t*>(matrix.codes.view().raw()));
+  return matrix;
+}
+
+QuantisedMatrix Fp8Tensor::borrow_codes(std::int64_t first, std::int64_t count) const {
+  const std::int64_t columns = shape()[1];
+  QuantisedMatrix matrix = read_scales(first, count);
+  matrix.file_codes = {.is_4_bit = false, .num_rows = count};
+  matrix.file_codes.rows.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t n = first; n < first + count; ++n) {
+    matrix.file_codes.rows.push_back(codes_.as<std::uint8_t>() + n * columns);
+  }
   return matrix;
 }
 

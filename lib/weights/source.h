@@ -64,14 +64,15 @@ class Source {
   virtual std::optional<StoredCodes> e4m3_of(std::string_view /*tensor*/) const {
     return std::nullopt;
   }
-  // Returns rows [first, first + count) of a tensor for which codes_of() has a value, or e4m3_of()
-  // has kE4M3Row; `shape` is that of the whole tensor. Thread-safe. Throws Error(kBadModel) naming
-  // the tensor when it has another shape, its scales are not finite, or its e4m3 holds a NaN.
+  // Returns rows [first, first + count) of a tensor for which codes_of() or e4m3_of() has a value,
+  // the latter's numbers of e4m3 in groups as wide as a scale's block; `shape` is that of the whole
+  // tensor. Thread-safe. Throws Error(kBadModel) naming the tensor when it has another shape, its
+  // scales are not finite, or its e4m3 holds a NaN.
   virtual QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape,
                                      std::int64_t first, std::int64_t count) const;
   // As read_codes(), but where it saves time the codes stay in the file
-  // (QuantisedMatrix::file_codes), valid until release(), and scales that are not finite may be
-  // left to who reads them.
+  // (QuantisedMatrix::file_codes), valid until release(), and scales that are not finite, or NaN of
+  // e4m3, may be left to who reads them.
   virtual QuantisedMatrix borrow_codes(std::string_view tensor, const Shape& shape,
                                        std::int64_t first, std::int64_t count) const {
     return read_codes(tensor, shape, first, count);

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "tensor/dtype.h"
+#include "tensor/e4m3.h"
 
 namespace caption::kernels::cpu {
 namespace {
@@ -235,6 +236,15 @@ void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_bf16(x[i]).bits;
 }
 
+bool widen_e4m3_reference(const E4M3Args& args) {
+  bool has_nan = false;
+  for (std::int64_t i = 0; i < args.n; ++i) {
+    has_nan |= is_nan_e4m3(args.codes[i]);
+    args.to[i] = to_bf16(from_e4m3(args.codes[i]) * args.scale).bits;
+  }
+  return !has_nan;
+}
+
 const Tier& reference_tier() {
   static const Tier kTier = {.dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
                              .panel_gemm = panel_gemm_reference,
@@ -251,6 +261,7 @@ const Tier& reference_tier() {
                              .pack_words_of_rows = nullptr,
                              .pack_blocks = nullptr,
                              .pack_scales = pack_scales_reference,
+                             .widen_e4m3 = widen_e4m3_reference,
                              .to_int8 = to_int8,
                              .scale_integers = scale_integers,
                              .add_bias = add_bias,

@@ -36,6 +36,7 @@
 #include "model/caption_model.h"
 #include "model/internal/adapter.h"
 #include "model/internal/low_rank.h"
+#include "model/internal/used_pages.h"
 #include "tensor/tensor.h"
 #include "weights/format.h"
 #include "weights/source.h"
@@ -122,6 +123,10 @@ class PlacedWeights {
   // meanwhile; otherwise a thread places it by itself, beside others.
   bool takes_all_threads(ParameterId id, const Parameter& parameter, const weights::Source& source,
                          const StoredName& where) const;
+  // Whether the parameter's numbers of e4m3 become bf16 where it is placed, so that no decoded
+  // matrix is held beside the weight.
+  bool is_widened(ParameterId id, const Parameter& parameter, const weights::Source& source,
+                  const StoredName& where) const;
   // Threads place several parameters at a time.
   void place(Stream& stream, ParameterId id, const Parameter& parameter, weights::Source& source,
              const StoredName& where);
@@ -130,7 +135,6 @@ class PlacedWeights {
   // Gives pages of codes that have been packed back to the system, together with those of other
   // tensors: nothing else was allocated for them.
   void release_codes(const weights::Source& source, const std::string& name);
-  void release_packed_pages();
   ConstView place_rows(Stream& stream, ConstView file, Tensor& rows) const;
   kernels::Weight place_matrix(Stream& stream, ParameterId id, const Parameter& parameter,
                                ConstView rows);
@@ -141,9 +145,7 @@ class PlacedWeights {
   weights::WeightFormat format_;
   const std::atomic<bool>* cancelled_;  // PlaceOptions::cancelled; for construction
   std::vector<std::unique_ptr<weights::Source>> sources_;
-  // During construction: parts of mapped files whose pages are to be released, and their bytes.
-  std::vector<std::span<const std::byte>> packed_;
-  std::int64_t packed_bytes_ = 0;
+  UsedPages used_pages_;  // for construction
   // Guards read() and release() of the sources, and what is to be released.
   std::unique_ptr<std::mutex> sources_mutex_ = std::make_unique<std::mutex>();
   // During construction: the terms to be merged, and all terms with a weight of the base model.
