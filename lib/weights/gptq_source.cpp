@@ -152,39 +152,79 @@ void GptqTensor::read_scales(std::int64_t first, QuantisedMatrix& matrix) const 
   }
 }
 
-// Transposes the words of `count` rows of the matrix, which are columns in the file. Words of rows
-// further on are fetched ahead, since the processor does not foresee steps of kilobytes.
-void GptqTensor::copy_words(const std::uint32_t* from, std::int64_t count, std::uint32_t flipped,
-                            std::uint8_t* to, std::int64_t row_bytes) const {
+// Squares of so many words and rows are transposed at once: a line of the processor's caches of
+// each row of words becomes one of each row of the matrix.
+constexpr std::int64_t kSquare = 16;
+
+// Words of a file [words, rows] and the rows that they become.
+struct WordSquare {
+  const std::uint32_t* from;
+  std::int64_t stride;  // words
+  std::uint32_t flipped;
+  std::uint8_t* to;
+  std::int64_t row_bytes;
+};
+
+// Transposes a square, which may be cut off to fewer words and rows.
+void copy_square(const WordSquare& square, std::int64_t num_words, std::int64_t num_rows) {
   constexpr std::int64_t kBlock = 4;
-  constexpr std::int64_t kAhead = 4 * kBlock;
-  constexpr std::int64_t kLineWords = 16;
-  const std::int64_t num_words = parts_.codes.dim(0);
-  const std::int64_t blocks = count / kBlock * kBlock;
-  for (std::int64_t i = 0; i + kBlock <= num_words; i += kBlock) {
-    const std::uint32_t* const block = from + i * num_rows_;
-    for (std::int64_t row = 0; row < kBlock && i + kAhead + kBlock <= num_words; ++row) {
-      for (std::int64_t n = 0; n < count; n += kLineWords) {
-        __builtin_prefetch(block + (kAhead + row) * num_rows_ + n);
-      }
-    }
-    for (std::int64_t n = 0; n < blocks; n += kBlock) {
+  const std::int64_t block_words = num_words / kBlock * kBlock;
+  const std::int64_t block_rows = num_rows / kBlock * kBlock;
+  for (std::int64_t i = 0; i < block_words; i += kBlock) {
+    for (std::int64_t n = 0; n < block_rows; n += kBlock) {
       std::array<FourWords, kBlock> rows;
       for (std::size_t row = 0; row < kBlock; ++row) {
-        std::memcpy(&rows[row], block + static_cast<std::int64_t>(row) * num_rows_ + n,
+        std::memcpy(&rows[row],
+                    square.from + (i + static_cast<std::int64_t>(row)) * square.stride + n,
                     sizeof(rows[row]));
-        rows[row] ^= flipped;
+        rows[row] ^= square.flipped;
       }
       rows = transpose_words(rows);
       for (std::size_t row = 0; row < kBlock; ++row) {
-        std::memcpy(to + (n + static_cast<std::int64_t>(row)) * row_bytes + 4 * i, &rows[row],
-                    sizeof(rows[row]));
+        std::memcpy(square.to + (n + static_cast<std::int64_t>(row)) * square.row_bytes + 4 * i,
+                    &rows[row], sizeof(rows[row]));
       }
     }
   }
-  for (std::int64_t n = 0; n < count; ++n) {
-    for (std::int64_t i = n < blocks ? num_words / kBlock * kBlock : 0; i < num_words; ++i) {
-      store_word(from[i * num_rows_ + n] ^ flipped, to + n * row_bytes + 4 * i);
+  for (std::int64_t n = 0; n < num_rows; ++n) {
+    for (std::int64_t i = n < block_rows ? block_words : 0; i < num_words; ++i) {
+      store_word(square.from[i * square.stride + n] ^ square.flipped,
+                 square.to + n * square.row_bytes + 4 * i);
+    }
+  }
+}
+
+// Fetches parts [count] of rows of words, in the order of the file: the processor does not foresee
+// steps of kilobytes.
+void fetch_words(const std::uint32_t* from, std::int64_t stride, std::int64_t num_rows,
+                 std::int64_t count) {
+  constexpr std::int64_t kLineWords = 16;
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    for (std::int64_t n = 0; n < count; n += kLineWords) {
+      __builtin_prefetch(from + row * stride + n);
+    }
+  }
+}
+
+// Transposes the words of `count` rows of the matrix, which are columns in the file.
+void GptqTensor::copy_words(const std::uint32_t* from, std::int64_t count, std::uint32_t flipped,
+                            std::uint8_t* to, std::int64_t row_bytes) const {
+  const std::int64_t num_words = parts_.codes.dim(0);
+  for (std::int64_t i = 0; i < num_words; i += kSquare) {
+    const std::int64_t next = i + kSquare;
+    const std::int64_t num_next = std::clamp<std::int64_t>(num_words - next, 0, kSquare);
+    for (std::int64_t n = 0; n < count; n += kSquare) {
+      // The rows of words that follow, each square its share.
+      const std::int64_t end = std::min(count, n + kSquare);
+      const std::int64_t first = num_next * n / count;
+      fetch_words(from + (next + first) * num_rows_, num_rows_, num_next * end / count - first,
+                  count);
+      copy_square({.from = from + i * num_rows_ + n,
+                   .stride = num_rows_,
+                   .flipped = flipped,
+                   .to = to + n * row_bytes + 4 * i,
+                   .row_bytes = row_bytes},
+                  std::min(kSquare, num_words - i), end - n);
     }
   }
 }
@@ -202,8 +242,14 @@ QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) c
   auto* const bytes = static_cast<std::uint8_t*>(matrix.codes.view().raw());
   const auto* const words = parts_.codes.as<std::uint32_t>() + first;
   const std::uint32_t flipped = is_4_bit ? 0 : 0x80808080u;  // code - 128
-  copy_words(words, count, flipped, bytes, row_bytes);
-  for (std::int64_t n = 0; n < count; ++n) {
+  std::int64_t num_in_order = 0;
+  if (is_4_bit && column_order_ != nullptr) {
+    num_in_order = count / kRowsInOrder * kRowsInOrder;
+    copy_in_order({.first = words, .stride = num_rows_}, *column_order_, num_in_order, bytes);
+  }
+  copy_words(words + num_in_order, count - num_in_order, flipped, bytes + num_in_order * row_bytes,
+             row_bytes);
+  for (std::int64_t n = num_in_order; n < count; ++n) {
     reorder_columns(column_order_, is_4_bit,
                     std::span(bytes + n * row_bytes, static_cast<std::size_t>(row_bytes)));
   }

@@ -1,7 +1,6 @@
 #include "weights/internal/coded_source.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/mend_advice.h"
@@ -294,10 +293,15 @@ ColumnOrder order_by_group(const Part& group_of, std::int64_t num_groups,
   const auto* const groups = group_of.as<std::int32_t>();
   const std::int64_t num_columns = group_of.dim(0);
   if (std::is_sorted(groups, groups + num_columns)) return nullptr;
+  // Groups have equal sizes, so each begins at a known place.
+  std::vector<std::size_t> next(static_cast<std::size_t>(num_groups));
+  for (std::size_t g = 0; g < next.size(); ++g) {
+    next[g] = g * static_cast<std::size_t>(group_columns);
+  }
   std::vector<std::int32_t> order(static_cast<std::size_t>(num_columns));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int32_t a, std::int32_t b) { return groups[a] < groups[b]; });
+  for (std::int32_t k = 0; k < num_columns; ++k) {
+    order[next[static_cast<std::size_t>(groups[k])]++] = k;
+  }
   ColumnOrder& known = orders[order];
   if (known == nullptr) {
     known = std::make_shared<const std::vector<std::int32_t>>(std::move(order));
