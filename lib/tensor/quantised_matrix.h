@@ -119,7 +119,7 @@ struct QuantisedMatrix {
   // If this is not empty, `codes` is, and code_value(), eight_bits() and value() are not for the
   // matrix. The scales and offsets of kBlocks are in the file alone.
   FileCodes file_codes;
-  // With file_codes only. If this is not empty, `scales` and `offsets` are.
+  // Of borrowed rows. If this is not empty, `scales` and `offsets` are, and value() is not for it.
   FileScales file_scales;
 
   bool has_offsets() const {

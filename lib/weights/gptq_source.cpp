@@ -98,6 +98,8 @@ class GptqTensor final : public CodedTensor {
   void copy_words(const std::uint32_t* from, std::int64_t count, std::uint32_t flipped,
                   std::uint8_t* to, std::int64_t row_bytes) const;
   void read_scales(std::int64_t first, QuantisedMatrix& matrix) const;
+  Tensor read_rows(std::int64_t first, std::int64_t count) const;  // of codes
+  QuantisedMatrix describe() const;
 
   Parts parts_;
   GptqFormat format_;
@@ -229,17 +231,22 @@ void GptqTensor::copy_words(const std::uint32_t* from, std::int64_t count, std::
   }
 }
 
-QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) const {
+// Returns a matrix without rows.
+QuantisedMatrix GptqTensor::describe() const {
   QuantisedMatrix matrix;
   matrix.num_columns = num_columns_;
   matrix.group_columns = group_columns_;
   matrix.column_order = column_order_;
+  if (format_.bits == 4) matrix.codebook = integer_codebook();
+  return matrix;
+}
+
+Tensor GptqTensor::read_rows(std::int64_t first, std::int64_t count) const {
   const bool is_4_bit = format_.bits == 4;
-  if (is_4_bit) matrix.codebook = integer_codebook();
-  matrix.codes = is_4_bit ? Tensor(DType::kU8, {count, num_columns_ / 2})
+  Tensor codes = is_4_bit ? Tensor(DType::kU8, {count, num_columns_ / 2})
                           : Tensor(DType::kI8, {count, num_columns_});
-  const std::int64_t row_bytes = matrix.codes.dim(1);
-  auto* const bytes = static_cast<std::uint8_t*>(matrix.codes.view().raw());
+  const std::int64_t row_bytes = codes.dim(1);
+  auto* const bytes = static_cast<std::uint8_t*>(codes.view().raw());
   const auto* const words = parts_.codes.as<std::uint32_t>() + first;
   const std::uint32_t flipped = is_4_bit ? 0 : 0x80808080u;  // code - 128
   std::int64_t num_in_order = 0;
@@ -253,26 +260,35 @@ QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) c
     reorder_columns(column_order_, is_4_bit,
                     std::span(bytes + n * row_bytes, static_cast<std::size_t>(row_bytes)));
   }
+  return codes;
+}
+
+QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) const {
+  QuantisedMatrix matrix = describe();
+  matrix.codes = read_rows(first, count);
   read_scales(first, matrix);
   return matrix;
 }
 
-// Words of 4-bit codes of 32 rows each are packed where they are, if columns are in order. AutoGPTQ
-// takes a zero of v1, stored less one, without a carry: 1 to 16.
+// Words of 4-bit codes of 32 rows each are packed where they are, if columns are in order, and so
+// are scales and 4-bit zeros in any case. AutoGPTQ takes a zero of v1, stored less one, without a
+// carry: 1 to 16.
 QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count) const {
   constexpr std::int64_t kRows = 32;
-  if (format_.bits != 4 || column_order_ != nullptr || first % kRows != 0 || count % kRows != 0) {
+  const bool is_4_bit = format_.bits == 4;
+  if (first % kRows != 0 || count % kRows != 0 || (has_offsets_ && !is_4_bit)) {
     return read_codes(first, count);
   }
   constexpr std::int64_t kWordBytes = 4;
-  QuantisedMatrix matrix;
-  matrix.num_columns = num_columns_;
-  matrix.group_columns = group_columns_;
-  matrix.codebook = integer_codebook();
-  matrix.file_codes = {.order = CodeOrder::kWordsOfColumns,
-                       .num_rows = count,
-                       .words = parts_.codes.as<std::uint8_t>() + first * kWordBytes,
-                       .stride_bytes = num_rows_ * kWordBytes};
+  QuantisedMatrix matrix = describe();
+  if (is_4_bit && column_order_ == nullptr) {
+    matrix.file_codes = {.order = CodeOrder::kWordsOfColumns,
+                         .num_rows = count,
+                         .words = parts_.codes.as<std::uint8_t>() + first * kWordBytes,
+                         .stride_bytes = num_rows_ * kWordBytes};
+  } else {
+    matrix.codes = read_rows(first, count);
+  }
   matrix.file_scales = {.dtype = parts_.scales.tensor->dtype.value(),
                         .numbers = parts_.scales.as<std::uint16_t>() + first,
                         .row_stride = 1,

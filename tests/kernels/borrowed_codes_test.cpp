@@ -40,6 +40,8 @@ struct Matrix {
   std::string config;
   std::vector<FilePart> parts;
   Shape shape;
+  std::int64_t group_columns = 0;  // of m.g_idx, which scatters the columns of a group
+  bool has_middle_zeros = false;   // of 8 bits
 };
 
 std::vector<std::byte> random_bytes(const weights::PlannedTensor& tensor, std::mt19937& random) {
@@ -85,6 +87,18 @@ std::unique_ptr<weights::Source> write_and_open(const Matrix& matrix, bool ends_
       std::fill(bytes.begin(), bytes.end(), std::byte{' '});
       std::memcpy(bytes.data(), state.data(), state.size());
     }
+    if (tensor.name.ends_with("g_idx")) {
+      std::vector<std::int32_t> groups;
+      constexpr std::int64_t kPrime = 7919;
+      for (std::int64_t k = 0; k < matrix.shape[1]; ++k) {
+        groups.push_back(
+            static_cast<std::int32_t>(k * kPrime % matrix.shape[1] / matrix.group_columns));
+      }
+      std::memcpy(bytes.data(), groups.data(), bytes.size());
+    }
+    if (matrix.has_middle_zeros && tensor.name.ends_with("qzeros")) {
+      std::fill(bytes.begin(), bytes.end(), std::byte{0x7F});
+    }
     if (ends_badly && is_of_scales(tensor.name)) {
       const std::size_t size = tensor.dtype == "F32" ? 4 : 2;
       std::fill_n(bytes.end() - static_cast<std::ptrdiff_t>(size), size, std::byte{0xFF});
@@ -104,13 +118,29 @@ Matrix awq(std::int64_t n, std::int64_t k, std::int64_t group) {
           .shape = {n, k}};
 }
 
-Matrix gptq(std::int64_t n, std::int64_t k, std::int64_t group, const std::string& version) {
-  return {.config = R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": ")" + version +
-                    R"(", "group_size": )" + std::to_string(group) + "}",
-          .parts = {{"m.qweight", "I32", {k / 8, n}},
-                    {"m.qzeros", "I32", {(k + group - 1) / group, n / 8}},
+Matrix gptq(std::int64_t n, std::int64_t k, std::int64_t group, const std::string& version,
+            std::int64_t bits = 4) {
+  const std::int64_t codes_per_word = 32 / bits;
+  return {.config = R"({"quant_method": "gptq", "bits": )" + std::to_string(bits) +
+                    R"(, "checkpoint_format": ")" + version + R"(", "group_size": )" +
+                    std::to_string(group) + "}",
+          .parts = {{"m.qweight", "I32", {k / codes_per_word, n}},
+                    {"m.qzeros", "I32", {(k + group - 1) / group, n / codes_per_word}},
                     {"m.scales", "F16", {(k + group - 1) / group, n}}},
           .shape = {n, k}};
+}
+
+Matrix with_act_order(Matrix matrix, std::int64_t group) {
+  matrix.parts.push_back({"m.g_idx", "I32", {matrix.shape[1]}});
+  matrix.group_columns = group;
+  return matrix;
+}
+
+// 8 bits and zeros in the middle: no offsets.
+Matrix symmetric_gptq(std::int64_t n, std::int64_t k, std::int64_t group) {
+  Matrix matrix = gptq(n, k, group, "gptq", 8);
+  matrix.has_middle_zeros = true;
+  return matrix;
 }
 
 Matrix nf4(std::int64_t n, std::int64_t k) {
@@ -216,6 +246,10 @@ TEST_CASE("codes of files are packed as their rows are") {
       check_matrix(awq(n, k, 32), MatrixFormat::kInt4, true);
       check_matrix(gptq(n, k, 32, "gptq"), MatrixFormat::kInt4, true);
       check_matrix(gptq(n, k, 32, "gptq_v2"), MatrixFormat::kInt4, true);
+      check_matrix(with_act_order(gptq(n, k, 32, "gptq"), 32), MatrixFormat::kInt4, k == 32);
+      check_matrix(gptq(n, k, 32, "gptq", 8), MatrixFormat::kInt8, false);
+      check_matrix(symmetric_gptq(n, k, 32), MatrixFormat::kInt8, false);
+      check_matrix(with_act_order(symmetric_gptq(n, k, 32), 32), MatrixFormat::kInt8, false);
       check_matrix(nf4(n, k), MatrixFormat::kNf4, true);
       check_matrix(llm_int8(n, k), MatrixFormat::kInt8, true);
       check_matrix(compressed(n, k, 4, "BF16"), MatrixFormat::kInt4, true);
@@ -226,6 +260,8 @@ TEST_CASE("codes of files are packed as their rows are") {
   check_matrix(awq(40, 76, 38), MatrixFormat::kInt4, true);
   check_matrix(awq(40, 74, 74), MatrixFormat::kInt4, false);
   check_matrix(gptq(40, 72, 32, "gptq"), MatrixFormat::kInt4, true);
+  check_matrix(with_act_order(gptq(40, 72, 32, "gptq_v2"), 32), MatrixFormat::kInt4, false);
+  check_matrix(symmetric_gptq(68, 76, 32), MatrixFormat::kInt8, false);
   check_matrix(nf4(33, 80), MatrixFormat::kNf4, true);
   check_matrix(llm_int8(45, 77), MatrixFormat::kInt8, true);
   check_matrix(compressed(45, 77, 8, "F16"), MatrixFormat::kInt8Row, true);
@@ -238,6 +274,8 @@ TEST_CASE("a scale of a file that is not finite is refused by the name of its te
   };
   const Bad bad[] = {{awq(96, 64, 32), MatrixFormat::kInt4},
                      {gptq(96, 64, 32, "gptq"), MatrixFormat::kInt4},
+                     {with_act_order(gptq(96, 64, 32, "gptq"), 32), MatrixFormat::kInt4},
+                     {symmetric_gptq(96, 64, 32), MatrixFormat::kInt8},
                      {nf4(96, 640), MatrixFormat::kNf4},
                      {compressed(96, 320, 4, "BF16"), MatrixFormat::kInt4},
                      {compressed(96, 64, 8, "F16"), MatrixFormat::kInt8Row}};
