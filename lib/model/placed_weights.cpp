@@ -9,15 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "backend/uploader.h"
 #include "base/error.h"
-#include "kernels/convert.h"
 #include "model/file_codes.h"
+#include "model/internal/placed_rows.h"
 #include "model/internal/placing_threads.h"
 #include "model/internal/reading_ahead.h"
 #include "model/internal/unused_tensors.h"
 #include "model/stored_names.h"
-#include "tensor/copy.h"
 #include "tensor/dtype.h"
 #include "weights/code_format.h"
 #include "weights/quantise.h"
@@ -157,24 +155,6 @@ std::int64_t count_mapped_bytes(const weights::Source& source, const std::string
 
 // Elements of a matrix that all threads place together: it takes long beside the rest of a model.
 constexpr std::int64_t kSharedElements = std::int64_t{128} << 20;
-
-// Converts numbers of the host to those of `to`, on the uploader's device, piece by piece.
-void upload_converted(Stream& host, Uploader& uploader, ConstView file, View to) {
-  constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
-  constexpr std::int64_t kWidth = 1024;
-  const auto size = static_cast<std::int64_t>(dtype_size_bytes(to.dtype()));
-  const ConstView numbers = file.reshape({file.num_elements()});
-  const View placed = to.reshape({to.num_elements()});
-  const std::int64_t at_once = kPieceBytes / size;
-  for (std::int64_t first = 0; first < numbers.dim(0); first += at_once) {
-    const std::int64_t count = std::min(at_once, numbers.dim(0) - first);
-    const View piece(uploader.take(static_cast<std::size_t>(count * size)), to.dtype(), {count});
-    const std::int64_t width = count % kWidth == 0 ? kWidth : 1;  // threads share rows of it
-    kernels::convert(host, numbers.rows(first, count).reshape({count / width, width}),
-                     piece.reshape({count / width, width}));
-    uploader.copy_to(static_cast<std::byte*>(placed.rows(first, count).raw()));
-  }
-}
 
 }  // namespace
 
@@ -330,6 +310,12 @@ void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& param
     release_codes(source, name);
     return;
   }
+  if (is_rounded_by_rows(parameter, source, where)) {
+    placed.rows = round_decoded_rows(stream, source, name, parameter.shape);
+    placed.matrix = std::as_const(placed.rows).view();
+    release_codes(source, name);
+    return;
+  }
   const ConstView file = read(source, parameter, where);
   bool is_borrowed = false;
   if (parameter.role == Role::kVector || parameter.role == Role::kEmbedding) {
@@ -422,16 +408,15 @@ ConstView PlacedWeights::place_rows(Stream& stream, ConstView file, Tensor& rows
   const bool is_rounded = format_ != weights::WeightFormat::kF32 && file.dtype() != DType::kBF16;
   if (!is_rounded && device_ == Device::kCpu) return file;
   const DType dtype = is_rounded ? DType::kBF16 : file.dtype();
-  Stream host(stream.pool(), stream.cpu_tier());
-  if (stream.uploader() != nullptr) {
-    rows = Tensor(dtype, file.shape(), device_);
-    upload_converted(host, *stream.uploader(), file, rows.view());
-    return std::as_const(rows).view();
-  }
-  Tensor rounded(dtype, file.shape());
-  kernels::convert(host, file, rounded.view());
-  rows = device_ == Device::kCpu ? std::move(rounded) : copy_to(stream, device_, rounded.view());
+  rows = convert_rows(stream, file, dtype);
   return std::as_const(rows).view();
+}
+
+bool PlacedWeights::is_rounded_by_rows(const Parameter& parameter, const weights::Source& source,
+                                       const StoredName& where) const {
+  return parameter.role == Role::kEmbedding && format_ != weights::WeightFormat::kF32 &&
+         where.tensor_rows == 0 && source.has_decodable_rows(where.name) &&
+         source.shape(where.name) == parameter.shape;
 }
 
 }  // namespace caption::model

@@ -133,19 +133,24 @@ struct Packing {
 };
 
 constexpr Packing kPackings[] = {
-    {GgmlType::kQ8_0, unpack_q8_0, store_bytes<unpack_q8_0, 32, 1, false>, 32, false, nullptr, CodeBlocks::kQ8_0},
-    {GgmlType::kQ4_0, unpack_4_bit, store_nibbles<read_scale, 32, 1, false, 2>, 32, false,
-     &kSigned, CodeBlocks::kQ4_0},
+    {GgmlType::kQ8_0, unpack_q8_0, store_bytes<unpack_q8_0, 32, 1, false>, 32, false, nullptr,
+     CodeBlocks::kQ8_0},
+    {GgmlType::kQ4_0, unpack_4_bit, store_nibbles<read_scale, 32, 1, false, 2>, 32, false, &kSigned,
+     CodeBlocks::kQ4_0},
     {GgmlType::kQ4_1, unpack_q4_1, store_nibbles<read_scale_and_offset, 32, 1, true, 4>, 32, true,
      &kUnsigned, CodeBlocks::kQ4_1},
-    {GgmlType::kQ5_0, unpack_q5_0, store_bytes<unpack_q5_0, 32, 1, false>, 32, false, nullptr, CodeBlocks::kQ5_0},
-    {GgmlType::kQ5_1, unpack_q5_1, store_bytes<unpack_q5_1, 32, 1, true>, 32, true, nullptr, CodeBlocks::kQ5_1},
+    {GgmlType::kQ5_0, unpack_q5_0, store_bytes<unpack_q5_0, 32, 1, false>, 32, false, nullptr,
+     CodeBlocks::kQ5_0},
+    {GgmlType::kQ5_1, unpack_q5_1, store_bytes<unpack_q5_1, 32, 1, true>, 32, true, nullptr,
+     CodeBlocks::kQ5_1},
     {GgmlType::kIQ4_NL, unpack_4_bit, store_nibbles<read_scale, 32, 1, false, 2>, 32, false,
      &kNonLinear, CodeBlocks::kQ4_0},
     {GgmlType::kQ4_K, unpack_q4_k, store_nibbles<unpack_k_scales, 256, 8, true, 16>, 32, true,
      &kUnsigned, CodeBlocks::kQ4_K},
-    {GgmlType::kQ5_K, unpack_q5_k, store_bytes<unpack_q5_k, 256, 8, true>, 32, true, nullptr, CodeBlocks::kQ5_K},
-    {GgmlType::kQ6_K, unpack_q6_k, store_bytes<unpack_q6_k, 256, 16, false>, 16, false, nullptr, CodeBlocks::kQ6_K},
+    {GgmlType::kQ5_K, unpack_q5_k, store_bytes<unpack_q5_k, 256, 8, true>, 32, true, nullptr,
+     CodeBlocks::kQ5_K},
+    {GgmlType::kQ6_K, unpack_q6_k, store_bytes<unpack_q6_k, 256, 16, false>, 16, false, nullptr,
+     CodeBlocks::kQ6_K},
 };
 
 const Packing* find_packing(GgmlType type) {

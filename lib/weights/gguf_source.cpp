@@ -259,6 +259,25 @@ std::optional<std::string> GgufSource::find_broken_tensor() const {
   return std::nullopt;
 }
 
+bool GgufSource::has_decodable_rows(std::string_view tensor) const {
+  const auto found = entries_->by_name.find(tensor);
+  if (found == entries_->by_name.end()) return false;
+  const GgufEntry& entry = found->second;
+  return entry.assembly == GgufAssembly::kOne && entry.pieces.front()->rank == 2 &&
+         code_layout_of(entry.pieces.front()->type->type).has_value();
+}
+
+void GgufSource::decode_rows(std::string_view tensor, std::int64_t first, std::int64_t count,
+                             float* to) const {
+  CAPTION_CHECK(has_decodable_rows(tensor), "decode_rows: " + std::string(tensor));
+  GgmlRows rows = rows_of(*entries_->by_name.find(tensor)->second.pieces.front());
+  CAPTION_CHECK(first >= 0 && count >= 0 && count <= rows.count - first,
+                "decode_rows: rows outside " + std::string(tensor));
+  rows.first = first;
+  rows.count = count;
+  weights::decode_rows(rows, to);
+}
+
 std::optional<DType> GgufSource::dtype_of(std::string_view tensor) const {
   const auto found = entries_->by_name.find(tensor);
   if (found == entries_->by_name.end()) return std::nullopt;

@@ -77,6 +77,18 @@ QuantisedMatrix JoinedSource::borrow_codes(std::string_view tensor, const Shape&
   return require(tensor, shape).borrow_codes(tensor, shape, first, count);
 }
 
+bool JoinedSource::has_decodable_rows(std::string_view tensor) const {
+  const Source* const source = find(tensor);
+  return source != nullptr && source->has_decodable_rows(tensor);
+}
+
+void JoinedSource::decode_rows(std::string_view tensor, std::int64_t first, std::int64_t count,
+                               float* to) const {
+  const Source* const source = find(tensor);
+  CAPTION_CHECK(source != nullptr, name() + ": no tensor " + std::string(tensor));
+  source->decode_rows(tensor, first, count, to);
+}
+
 Sha256 JoinedSource::content_hash(const DigestCache& digests) const {
   Sha256Hasher hasher;
   for (const auto& source : sources_) hasher.update_value(source->content_hash(digests).bytes);

@@ -32,6 +32,9 @@ class JoinedSource final : public Source {
                              std::int64_t count) const override;
   QuantisedMatrix borrow_codes(std::string_view tensor, const Shape& shape, std::int64_t first,
                                std::int64_t count) const override;
+  bool has_decodable_rows(std::string_view tensor) const override;
+  void decode_rows(std::string_view tensor, std::int64_t first, std::int64_t count,
+                   float* to) const override;
   Sha256 content_hash(const DigestCache& digests) const override;
   std::optional<std::string> find_changed_file() const override;
   std::optional<std::string> find_broken_tensor() const override;

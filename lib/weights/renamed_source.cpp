@@ -87,4 +87,16 @@ QuantisedMatrix RenamedSource::borrow_codes(std::string_view tensor, const Shape
                                shape, first, count);
 }
 
+bool RenamedSource::has_decodable_rows(std::string_view tensor) const {
+  const auto found = theirs_.find(tensor);
+  return found != theirs_.end() && source_->has_decodable_rows(found->second);
+}
+
+void RenamedSource::decode_rows(std::string_view tensor, std::int64_t first, std::int64_t count,
+                                float* to) const {
+  const auto found = theirs_.find(tensor);
+  source_->decode_rows(found == theirs_.end() ? tensor : std::string_view(found->second), first,
+                       count, to);
+}
+
 }  // namespace caption::weights

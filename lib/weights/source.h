@@ -78,6 +78,14 @@ class Source {
     return read_codes(tensor, shape, first, count);
   }
 
+  // Whether decode_rows() gives the tensor: it is a matrix [N, K] of codes each row of which is
+  // decoded by itself, so that nobody has to hold all of its numbers.
+  virtual bool has_decodable_rows(std::string_view /*tensor*/) const { return false; }
+  // Writes the numbers of read() of rows [first, first + count) to `to` [count, K], of a tensor for
+  // which has_decodable_rows() is true. Thread-safe.
+  virtual void decode_rows(std::string_view tensor, std::int64_t first, std::int64_t count,
+                           float* to) const;
+
   // Returns the identity of the weights; `digests` holds known digests of files. Throws
   // Error(kBadModel) when a file was written since it was opened; kIo.
   virtual Sha256 content_hash(const DigestCache& digests) const = 0;

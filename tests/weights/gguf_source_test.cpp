@@ -67,6 +67,13 @@ int check_tensors(const JsonObject& expected, GgufSource& source) {
       }
     }
     CHECK(values == values_of(source.read(name, shape)));
+    if (!source.has_decodable_rows(name)) continue;  // rows of attention in another order
+    std::vector<float> decoded(values.size());
+    const std::int64_t first = shape[0] / 3;
+    source.decode_rows(name, 0, first, decoded.data());
+    source.decode_rows(name, first, shape[0] - first, decoded.data() + first * shape[1]);
+    CHECK(decoded == values);
+    CHECK_THROWS_AS(source.decode_rows(name, 1, shape[0], decoded.data()), Error);
   }
   return count;
 }
@@ -108,6 +115,9 @@ TEST_SUITE("weights/gguf_source") {
     CHECK(codes.layout.is_8_bit);
     CHECK(codes.layout.group_columns == 32);
     CHECK(!llama.codes_of("model.norm.weight"));
+    CHECK(llama.has_decodable_rows("model.embed_tokens.weight"));
+    CHECK(!llama.has_decodable_rows("model.layers.0.self_attn.q_proj.weight"));
+    CHECK(!llama.has_decodable_rows("model.norm.weight"));
     CHECK(!llama.codes_of("model.none"));
     CHECK(!open_source("mistral", "text.gguf", "model.").codes_of("lm_head.weight"));
     const GgufSource tower = open_source("qwen2_5_vl", "mmproj.gguf", "");

@@ -136,6 +136,9 @@ class PlacedWeights {
   // tensors: nothing else was allocated for them.
   void release_codes(const weights::Source& source, const std::string& name);
   ConstView place_rows(Stream& stream, ConstView file, Tensor& rows) const;
+  // Whether an embedding is decoded and rounded some rows at a time.
+  bool is_rounded_by_rows(const Parameter& parameter, const weights::Source& source,
+                          const StoredName& where) const;
   kernels::Weight place_matrix(Stream& stream, ParameterId id, const Parameter& parameter,
                                ConstView rows);
   void bind(Stream& stream, const Blueprint& blueprint, const ModelAdapter& adapter,
