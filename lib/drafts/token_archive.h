@@ -65,16 +65,16 @@ class TokenArchive {
   std::int64_t size_bytes() const;
 
  private:
+  std::int64_t bytes_of_runs() const;
   void make_room(std::int64_t num_new);
   void append(TokenRun run);
   // `frequent` may be null.
   void find_guesses(std::span<const std::int32_t> text, std::int64_t most,
                     std::vector<Guess>& guesses, std::vector<Guess>* frequent) const;
 
-  const std::int64_t max_tokens_;
-  std::mutex writing_;               // held by who changes runs_ and num_tokens_
+  const std::int64_t max_bytes_;
+  std::mutex writing_;               // held by who changes runs_
   mutable std::shared_mutex mutex_;  // held besides while they are changed, and by who reads them
-  std::int64_t num_tokens_ = 0;      // of all runs, each text's begin counted
   std::vector<TokenRun> runs_;       // from the oldest, which is the longest, on
   std::mutex waiting_mutex_;
   std::vector<TokenRun> waiting_;  // texts that were added while another was merged

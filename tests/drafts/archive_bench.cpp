@@ -16,6 +16,7 @@
 namespace {
 
 using Ids = std::vector<std::int32_t>;
+using Guesses = std::vector<caption::drafts::Guess>;
 using Clock = std::chrono::steady_clock;
 
 double us_since(Clock::time_point begin) {
@@ -38,6 +39,44 @@ Ids make_text(std::mt19937& rng) {
   return text;
 }
 
+// Memory that takes the place of an archive in the caches of a core, as the weights of a step do.
+class OtherMemory {
+ public:
+  void read() {
+    for (std::size_t i = 0; i < bytes_.size(); i += 64) sum_ += bytes_[i];
+  }
+  std::uint64_t sum() const { return sum_; }
+
+ private:
+  std::vector<std::uint8_t> bytes_ = std::vector<std::uint8_t>(4 << 20, 1);
+  std::uint64_t sum_ = 0;
+};
+
+// Prints how long look_up(tokens), which replaces `guesses`, takes after each beginning of `texts`,
+// as in the steps of a sequence; before() is called before each.
+template <class Before, class LookUp>
+void time_look_ups(const char* what, std::span<const Ids> texts, const Guesses& guesses,
+                   const Before& before, const LookUp& look_up) {
+  std::vector<double> times_us;
+  std::int64_t num_guesses = 0;
+  std::int64_t num_right = 0;
+  for (const Ids& text : texts) {
+    for (std::size_t length = 0; length < text.size(); ++length) {
+      before();
+      const Clock::time_point begin = Clock::now();
+      look_up(std::span(text).first(length));
+      times_us.push_back(us_since(begin));
+      num_guesses += guesses.empty() ? 0 : 1;
+      num_right += !guesses.empty() && guesses.front().token == text[length] ? 1 : 0;
+    }
+  }
+  std::sort(times_us.begin(), times_us.end());
+  std::printf("%-42s %.2f us (median), %.2f us (95 %%); the first is right in %.0f %%\n", what,
+              times_us[times_us.size() / 2], times_us[times_us.size() * 95 / 100],
+              100.0 * static_cast<double>(num_right) /
+                  static_cast<double>(std::max<std::int64_t>(1, num_guesses)));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -54,28 +93,27 @@ int main(int argc, char** argv) {
   }
   const double us = us_since(begin);
 
-  std::vector<caption::drafts::Guess> guesses;
-  std::vector<double> guess_us;
-  std::int64_t num_guesses = 0;
-  std::int64_t num_right = 0;
-  for (int i = 0; i < 500; ++i) {
-    const Ids text = make_text(rng);
-    for (std::size_t length = 0; length < text.size(); ++length) {
-      const Clock::time_point guess = Clock::now();
-      archive.guess(std::span(text).first(length), 8, guesses);
-      guess_us.push_back(us_since(guess));
-      num_guesses += guesses.empty() ? 0 : 1;
-      num_right += !guesses.empty() && guesses.front().token == text[length] ? 1 : 0;
-    }
-  }
-  std::sort(guess_us.begin(), guess_us.end());
-  std::printf(
-      "%lld tokens, %.1f bytes each; added in %.2f us each, the slowest text in %.0f us\n"
-      "8 guesses in %.1f us (median), %.1f us (95 %%); the first is right in %.0f %%\n",
-      static_cast<long long>(archive.num_tokens()),
-      static_cast<double>(archive.size_bytes()) / static_cast<double>(archive.num_tokens()),
-      us / static_cast<double>(archive.num_tokens()), longest_add_us, guess_us[guess_us.size() / 2],
-      guess_us[guess_us.size() * 95 / 100],
-      100.0 * static_cast<double>(num_right) /
-          static_cast<double>(std::max<std::int64_t>(1, num_guesses)));
+  std::printf("%lld tokens, %.1f bytes each; added in %.2f us each, the slowest text in %.0f us\n",
+              static_cast<long long>(archive.num_tokens()),
+              static_cast<double>(archive.size_bytes()) / static_cast<double>(archive.num_tokens()),
+              us / static_cast<double>(archive.num_tokens()), longest_add_us);
+
+  std::vector<Ids> texts(500);
+  for (Ids& text : texts) text = make_text(rng);
+  Guesses guesses;
+  Guesses frequent;
+  const auto longest = [&](std::span<const std::int32_t> tokens) {
+    archive.guess(tokens, 8, guesses);
+  };
+  const auto both = [&](std::span<const std::int32_t> tokens) {
+    archive.guess(tokens, 8, guesses, frequent);
+  };
+  const auto nothing = [] {};
+  OtherMemory memory;
+  const auto read = [&memory] { memory.read(); };
+  time_look_ups("8 guesses", texts, guesses, nothing, longest);
+  time_look_ups("8 guesses and 8 frequent ones", texts, guesses, nothing, both);
+  time_look_ups("8 guesses after 4 MiB of other memory", texts, guesses, read, longest);
+  time_look_ups("8 guesses and 8 frequent ones after 4 MiB", texts, guesses, read, both);
+  return memory.sum() > 0 ? 0 : 1;
 }

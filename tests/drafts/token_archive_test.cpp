@@ -206,6 +206,47 @@ TEST_CASE("an archive finds the longest context among many texts") {
   }
 }
 
+TEST_CASE("an archive of many texts guesses as a comparison with every place does") {
+  std::mt19937 rng(17);
+  TokenArchive archive(kEnough);
+  std::vector<Ids> texts;
+  for (int i = 0; i < 300; ++i) {
+    texts.push_back(random_text(rng, i % 3 == 0 ? 60 : 12, 30));
+    archive.add(texts.back());
+  }
+  const auto check = [](const std::vector<Guess>& found, const std::vector<Guess>& expected) {
+    REQUIRE(found.empty() == expected.empty());
+    if (found.empty()) return;
+    CHECK(found[0].match_length == expected[0].match_length);
+    CHECK(found[0].total == std::min(expected[0].total, 48));
+    if (expected[0].total > 48) return;  // not all places are looked at
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CHECK(found[i].token == expected[i].token);
+      CHECK(found[i].match_length == expected[i].match_length);
+      CHECK(found[i].count == expected[i].count);
+      CHECK(found[i].total == expected[i].total);
+    }
+  };
+  std::int64_t num_backed_off = 0;
+  for (int i = 0; i < 200; ++i) {
+    Ids context = texts[rng() % texts.size()];
+    context.resize(rng() % (context.size() + 1));
+    if (i % 3 > 0 && !context.empty()) {
+      context[rng() % context.size()] = static_cast<std::int32_t>(rng() % 61);
+    }
+    std::vector<Guess> guesses;
+    std::vector<Guess> frequent;
+    archive.guess(context, 4, guesses, frequent);
+    check(guesses, guess_slowly(texts, context, 4));
+    std::vector<Guess> expected = guess_slowly(texts, context, 4, TokenArchive::kFrequent);
+    if (!guesses.empty() && guesses[0].total >= 16) expected.clear();
+    check(frequent, expected);
+    num_backed_off += frequent.empty() ? 0 : 1;
+  }
+  CHECK(num_backed_off > 100);
+}
+
 TEST_CASE("an archive forgets the oldest texts, and holds no more bytes than it may") {
   std::mt19937 rng(3);
   constexpr std::int64_t kMost = 4096;
@@ -226,11 +267,17 @@ TEST_CASE("an archive forgets the oldest texts, and holds no more bytes than it 
   CHECK(tokens_of(guess(archive, {2000})) == Ids{2001});
 }
 
-TEST_CASE("an archive takes at most 16 bytes per token of captions") {
+TEST_CASE("an archive takes less than 64 bytes per token, of random texts, too") {
   std::mt19937 rng(4);
-  TokenArchive archive(kEnough);
-  for (int i = 0; i < 500; ++i) archive.add(random_text(rng, 300, 60));
-  CHECK(archive.size_bytes() <= 16 * archive.num_tokens());
+  // Of the largest vocabulary every context is another one, which is the most that an index has.
+  for (const std::int32_t vocab : {20, 300, 1 << 30}) {
+    CAPTURE(vocab);
+    TokenArchive archive(kEnough);
+    for (int i = 0; i < 500; ++i) archive.add(random_text(rng, vocab, 60));
+    CHECK(archive.num_tokens() > 14000);
+    CHECK(archive.size_bytes() < 64 * archive.num_tokens());
+    if (vocab == 20) CHECK(archive.size_bytes() <= 16 * archive.num_tokens());
+  }
 }
 
 TEST_CASE("threads add and guess at the same time") {
