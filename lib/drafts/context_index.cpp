@@ -26,7 +26,12 @@ ContextIndex::ContextIndex(std::span<const std::int32_t> tokens,
   }
   slots_.resize(static_cast<std::size_t>(kSlotsPerContext * static_cast<double>(contexts.size())) +
                 1);
-  for (const Slot& context : contexts) insert(context);
+  for (std::size_t i = 0; i < contexts.size(); ++i) {
+    if (i + kAhead < contexts.size()) {
+      __builtin_prefetch(&slots_[home_of(contexts[i + kAhead].key)], 1);
+    }
+    insert(contexts[i]);
+  }
 }
 
 void ContextIndex::insert(const Slot& slot) {

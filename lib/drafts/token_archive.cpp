@@ -85,6 +85,7 @@ class Matches {
   Matches(const std::vector<TokenRun>& runs, std::span<const std::int32_t> text)
       : runs_(runs), context_(text) {
     for (std::size_t i = 0; i < runs.size(); ++i) places_[i].begin(runs[i], context_);
+    for (std::size_t i = 0; i < runs.size(); ++i) places_[i].look_up();
     for (std::size_t i = 0; i < runs.size(); ++i) places_[i].narrow();
     for (std::size_t i = 0; i < runs.size(); ++i) {
       places_[i].finish();

@@ -112,7 +112,7 @@ void ContextPlace::begin(const TokenRun& run, const Context& context) {
   if (context.size() > 1) run.index.prefetch(context.at(1), context.at(0));
 }
 
-void ContextPlace::narrow() {
+void ContextPlace::look_up() {
   if (!run_->index.is_built()) {
     depth_ = 0;
     range_ = {0, static_cast<std::uint32_t>(run_->order.size())};
@@ -123,6 +123,10 @@ void ContextPlace::narrow() {
   }
   place_ = range_.begin;
   num_left_ = range_.end - range_.begin;
+  __builtin_prefetch(run_->order.data() + place_ + num_left_ / 2);
+}
+
+void ContextPlace::narrow() {
   narrow_to(kPrefetched);
   for (std::size_t i = 0; i < num_left_; ++i) {
     __builtin_prefetch(run_->tokens.data() + run_->order[place_ + i] - 1);

@@ -63,6 +63,8 @@ class ContextPlace {
  public:
   ContextPlace() {}  // leaves the members uninitialised, as most of an array of places are unused
   void begin(const TokenRun& run, const Context& context);
+  // Reads the index.
+  void look_up();
   // Narrows the search to kPrefetched indices, whose tokens it prefetches.
   void narrow();
   void finish();
