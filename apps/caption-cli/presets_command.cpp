@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/machine.h"
+#include "base/error.h"
 #include "base/figures.h"
 #include "config/fields.h"
 #include "config/generation_defaults.h"
@@ -17,6 +18,7 @@
 #include "exit_codes.h"
 #include "globals.h"
 #include "option_types.h"
+#include "process.h"
 #include "run_obstacles.h"
 
 namespace caption::cli {
@@ -76,16 +78,23 @@ int check_presets(std::vector<std::string> names, const config::Locations& locat
       names.push_back(file.path.string());
     }
   }
-  std::size_t num_wrong = 0;
+  bool is_wrong = false;
   for (const std::string& name : names) {
-    const config::PresetCheck check = config::check_preset(name, locations, machine);
-    for (const std::string& one : check.contradictions) std::cout << one << "\n";
-    num_wrong += check.contradictions.size();
-    if (check.contradictions.empty()) {
-      std::cout << pad_right(check.name + " ", 8) << "as planned: " << check.subject << "\n";
+    try {
+      const config::PresetCheck check = config::check_preset(name, locations, machine);
+      for (const std::string& one : check.contradictions) std::cout << one << "\n";
+      is_wrong |= !check.contradictions.empty();
+      if (check.contradictions.empty()) {
+        std::cout << pad_right(check.name + " ", 8) << "as planned: " << check.subject << "\n";
+      }
+    } catch (const Error& error) {
+      // A preset that cannot be read does not keep the others from being checked.
+      if (names.size() == 1) throw;
+      fail(error.what(), kExitBadFile);
+      is_wrong = true;
     }
   }
-  return num_wrong == 0 ? kExitOk : kExitBadFile;
+  return is_wrong ? kExitBadFile : kExitOk;
 }
 
 }  // namespace

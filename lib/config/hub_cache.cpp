@@ -99,6 +99,10 @@ fs::path find_in_hub_cache(std::string_view name_or_folder, const std::vector<fs
   std::error_code ignored;
   if (name.ends_with(".gguf") && fs::is_regular_file(name, ignored)) return name;
   if (fs::exists(name, ignored)) refuse_file(name);
+  if (name.ends_with(".gguf")) {
+    throw Error(ErrorCode::kBadModel,
+                name + ": no such file; name a GGUF file that is there, or the folder with it");
+  }
   if (const auto hub_name = plan::find_hub_name(name)) name = *hub_name;
   if (!is_hub_name(name)) {
     throw Error(ErrorCode::kBadModel,

@@ -131,6 +131,15 @@ std::string cider_note(const Report& report) {
          "weight; score several clips\n";
 }
 
+// A bootstrap draws from the clips that were scored: few of them give intervals that are too
+// narrow.
+std::string interval_note(const Report& report) {
+  constexpr std::int64_t kFewClips = 10;
+  if (report.num_scored >= kFewClips) return {};
+  return "note: intervals over " + counted(report.num_scored, "clip") +
+         " are narrower than the uncertainty; score more clips\n";
+}
+
 std::string named_ids(const char* what, const std::vector<std::string>& ids) {
   if (ids.empty()) return {};
   return std::string(what) + " (" + std::to_string(ids.size()) + "): " + list_some(ids) + "\n";
@@ -183,7 +192,7 @@ std::string to_table(const Report& report) {
     out += "note: " + counted(report.num_not_nfc, "text is", "texts are") +
            " not in NFC; meteor-hf and chrf2 compare such texts as they are\n";
   }
-  out += cider_note(report);
+  out += cider_note(report) + interval_note(report);
   if (report.num_superseded > 0) {
     out += "note: records superseded by a later one of the same clip and prompt: " +
            std::to_string(report.num_superseded) + "\n";

@@ -82,8 +82,8 @@ std::optional<fs::path> find_tower_file(std::vector<fs::path> files) {
       });
   if (largest == files.end()) return std::nullopt;
   if (files.size() > 1) {
-    log_detail("model", largest->string() + ": the largest of " + std::to_string(files.size()) +
-                            " mmproj files is used");
+    log_info("model", largest->string() + ": the largest of " + std::to_string(files.size()) +
+                          " mmproj files is used");
   }
   return *largest;
 }

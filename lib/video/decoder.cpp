@@ -155,7 +155,8 @@ void Decoder::drain(const OnFrame& on_frame) {
 // Detects an HEVC stream entered at a frame that a damaged index wrongly marks as a keyframe:
 // libav's decoder then substitutes missing references without reporting it.
 bool Decoder::is_false_start(const AVFrame& frame) const {
-  return codec_->codec_id == AV_CODEC_ID_HEVC && pts_of(frame) == whole_from_pts_ &&
+  const std::int64_t pts = pts_of(frame);
+  return codec_->codec_id == AV_CODEC_ID_HEVC && pts != AV_NOPTS_VALUE && pts == whole_from_pts_ &&
          !is_keyframe(frame);
 }
 

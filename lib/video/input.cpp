@@ -135,8 +135,9 @@ void Input::open_format() {
                     av_reason(status) + ")");
   }
   if (is_still_picture(format_->iformat->name)) {
-    throw Error(ErrorCode::kNotVideo,
-                name_ + ": is a still picture (" + format_->iformat->name + "), not a video");
+    throw Error(ErrorCode::kNotVideo, name_ +
+                                          ": is a still picture, or several without a container (" +
+                                          format_->iformat->name + "), not a video");
   }
 }
 

@@ -70,6 +70,14 @@ struct Checkpoint::State {
     }
   }
 
+  static void require_shard(const fs::path& index_path, const std::string& shard) {
+    std::error_code ignored;
+    const fs::file_status status = fs::status(index_path.parent_path() / shard, ignored);
+    if (status.type() != fs::file_type::not_found) return;
+    throw Error(ErrorCode::kBadModel, index_path.string() + ": names " + shard +
+                                          ", which is not there; copy or download that file");
+  }
+
   void add_shards(const fs::path& index_path) {
     index_json = read_model_file([&] { return read_text_file(index_path); });
     const auto shard_of = parse_shard_index(*index_json, index_path.string());
@@ -77,6 +85,7 @@ struct Checkpoint::State {
     for (const auto& [name, shard] : shard_of) shards[shard].push_back(name);
     for (const auto& entry : shards) {
       const std::string& shard = entry.first;
+      require_shard(index_path, shard);
       add_file(index_path.parent_path() / shard, [&](const std::string& name) {
         const auto it = shard_of.find(name);
         return it != shard_of.end() && it->second == shard;

@@ -200,6 +200,11 @@ TEST_SUITE("app/plan") {
     CHECK(wrong.out == mine + ":2: weights: the comment says \"8 GB\", the plan 1.19 GB\n" + mine +
                            ":3: tokens: the comment says \"7\", the plan 192\n" +
                            "l4      as planned: NVIDIA L4 (24 GB), 12 videos at a time\n");
+    write_text(mine, "\xff");
+    const Finished broken = run_cli({"presets", "--check", mine, "l4"}, "", nowhere);
+    CHECK(broken.exit_code == 3);
+    CHECK(broken.err.find("mine.yaml:1:1: not a text in UTF-8") != std::string::npos);
+    CHECK(broken.out == "l4      as planned: NVIDIA L4 (24 GB), 12 videos at a time\n");
     CHECK(run_cli({"presets", "--check", "no-such"}, "", nowhere).exit_code == 3);
     CHECK(run_cli({"presets", "--check", "--show", "l4"}, "", nowhere).exit_code == 2);
   }

@@ -181,6 +181,8 @@ TEST_SUITE("config/hub_cache") {
   TEST_CASE("what is neither a folder nor a name is refused") {
     CHECK(refusal("/no/such/folder").find("no such folder") != std::string::npos);
     CHECK(refusal("").find("no such folder") != std::string::npos);
+    CHECK(refusal("full/nope.gguf").find("full/nope.gguf: no such file; name a GGUF file") !=
+          std::string::npos);
     CHECK(refusal("org/../etc").find("no such folder") != std::string::npos);
     const fs::path file = fs::path(CAPTION_TEST_TMP) / "a_file";
     std::ofstream(file) << "x";

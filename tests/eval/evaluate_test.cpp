@@ -167,6 +167,18 @@ TEST_SUITE("eval/report") {
     CHECK_FALSE(contains(to_table(evaluate(three_clips(), without_dictionary())), note));
   }
 
+  TEST_CASE("the table says that intervals over few clips are too narrow") {
+    const std::string note = "note: intervals over 2 clips are narrower than the uncertainty";
+    CHECK(contains(to_table(evaluate(three_clips(), without_dictionary())), note));
+    Corpus many = three_clips();
+    const Segment first = many.segments.front();
+    for (int i = 0; i < 8; ++i) {
+      many.segments.push_back(first);
+      many.segments.back().id = "further-" + std::to_string(i);
+    }
+    CHECK_FALSE(contains(to_table(evaluate(many, without_dictionary())), "note: intervals"));
+  }
+
   TEST_CASE("the installed dictionary is named with version and hash") {
     EvaluateOptions options;
     options.metrics = {Metric::kMeteorKo};

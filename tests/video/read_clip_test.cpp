@@ -100,6 +100,7 @@ const std::vector<Case>& cases() {
        {.encoder = "libx265",
         .b_frames = 3,
         .encoder_options = {{"x265-params", "log-level=none:open-gop=1:keyint=12:min-keyint=12"}}}},
+      {"h265 raw stream", {.encoder = "libx265", .muxer = "hevc", .b_frames = 2}},
       {"h265 10 bit mkv",
        {.encoder = "libx265", .muxer = "matroska", .pixel_format = "yuv420p10le"}},
       {"h265 mpeg-ts", {.encoder = "libx265", .muxer = "mpegts", .b_frames = 2}},

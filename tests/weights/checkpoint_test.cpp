@@ -254,8 +254,9 @@ TEST_SUITE("weights/checkpoint") {
     CHECK(message_of(folder, ErrorCode::kBadModel).find("file name of this folder") !=
           std::string::npos);
     write(index, R"({"weight_map": {"a": "missing.safetensors"}})");
-    CHECK(message_of(folder, ErrorCode::kBadModel).find("missing.safetensors: No such file") !=
-          std::string::npos);
+    CHECK(message_of(folder, ErrorCode::kBadModel)
+              .find("index.json: names missing.safetensors, which is not there; copy or download "
+                    "that file") != std::string::npos);
     fs::copy(kGoldens / "single/model.safetensors", folder / "one.safetensors");
     write(index, R"({"weight_map": {"scale": "one.safetensors", "nope": "one.safetensors"}})");
     CHECK(message_of(folder, ErrorCode::kBadModel)
