@@ -26,6 +26,7 @@
 #include "pipeline/progress.h"
 #include "pipeline/time_left.h"
 #include "preset_flags.h"
+#include "quantise/check_source.h"
 #include "quantise/quantise_checkpoint.h"
 #include "quantize_calibration.h"
 #include "quantize_gguf.h"
@@ -151,6 +152,7 @@ int make_gguf_files(const GgufFormat& format, const QuantizeFlags& flags,
     throw Error(ErrorCode::kUsage,
                 std::string("quantize: ") + option + "; " + flags.format + " has no such option");
   }
+  quantise::check_source(model);
   std::optional<weights::GgufSummary> made;
   {
     QuantizeProgressLine line(progress_style(flags));

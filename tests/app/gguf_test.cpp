@@ -96,6 +96,24 @@ TEST_SUITE("app/gguf") {
     CHECK(option.exit_code != 0);
   }
 
+  TEST_CASE("quantize refuses a folder that could not be run, and writes nothing") {
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "of_other_patches";
+    const fs::path out = fs::path(CAPTION_TEST_TMP) / "of_other_patches_gguf";
+    fs::remove_all(folder);
+    fs::remove_all(out);
+    fs::copy(CAPTION_SOURCE_DIR "/samples/demo-model", folder);
+    std::string config = read_text(folder / "config.json");
+    const std::string from = "\"patch_size\": 14";
+    REQUIRE(contains(config, from));
+    config.replace(config.find(from), from.size(), "\"patch_size\": 7");
+    write_text(folder / "config.json", config);
+    const Finished made =
+        run_cli({"quantize", folder.string(), "-o", out.string(), "--format", "gguf-q8_0"});
+    CHECK(made.exit_code == 3);
+    CHECK(contains(made.err, "patch_embedding.weight\" has shape [192, 3, 14, 14]"));
+    CHECK(!fs::exists(out));
+  }
+
   TEST_CASE("plan and inspect know them") {
     const testing::DrawnGguf drawn(kGoldens / "qwen3_vl_q8_0");
     const std::string text = (drawn.path() / "model.gguf").string();

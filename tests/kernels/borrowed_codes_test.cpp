@@ -19,6 +19,7 @@
 #include "tests/kernels/testing.h"
 #include "weights/ggml_type.h"
 #include "weights/open_source.h"
+#include "weights/quantise.h"
 #include "weights/safetensors_writer.h"
 
 namespace caption::kernels::cpu {
@@ -86,6 +87,9 @@ std::unique_ptr<weights::Source> write_and_open(const Matrix& matrix, bool ends_
                                 std::to_string(matrix.shape[1]) + "]}";
       std::fill(bytes.begin(), bytes.end(), std::byte{' '});
       std::memcpy(bytes.data(), state.data(), state.size());
+    }
+    if (tensor.name.ends_with("quant_map")) {
+      std::memcpy(bytes.data(), weights::nf4_codebook().data(), bytes.size());
     }
     if (tensor.name.ends_with("g_idx")) {
       std::vector<std::int32_t> groups;
@@ -422,7 +426,7 @@ TEST_CASE("a scale or an offset of a block that is not finite is refused as in r
           FAIL("placed");
         } catch (const Error& error) {
           CHECK(error.code() == ErrorCode::kBadModel);
-          CHECK(std::string(error.what()) == "a weight is not a finite number");
+          CHECK(std::string(error.what()).starts_with("a weight is not a finite number"));
         }
       });
     }
