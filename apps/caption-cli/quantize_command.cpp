@@ -152,7 +152,6 @@ int make_gguf_files(const GgufFormat& format, const QuantizeFlags& flags,
     throw Error(ErrorCode::kUsage,
                 std::string("quantize: ") + option + "; " + flags.format + " has no such option");
   }
-  quantise::check_source(model);
   std::optional<weights::GgufSummary> made;
   {
     QuantizeProgressLine line(progress_style(flags));
@@ -219,6 +218,8 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
   if (flags.quiet) set_log_level(LogLevel::kWarning);
   std::atomic<bool>& stop = catch_interrupts();
   const std::filesystem::path model = find_source(flags, globals);
+  // Quantising takes long, so that what could not be run afterwards is refused before.
+  quantise::check_source(model);
   if (const GgufFormat* const gguf = find_gguf_format(flags.format)) {
     return make_gguf_files(*gguf, flags, model, stop);
   }

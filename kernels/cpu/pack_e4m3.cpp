@@ -100,14 +100,8 @@ std::int64_t require_e4m3(std::int64_t num_rows, const QuantisedRows& rows) {
 
 PackedWeight PackedWeight::pack_e4m3(Stream& stream, std::int64_t num_rows,
                                      const QuantisedRows& rows) {
-  const std::int64_t num_columns = require_e4m3(num_rows, rows);
-  const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
-  const std::int64_t pairs = divide_up(num_columns, 2);
-  PackedWeight packed;
-  packed.layout_ = Layout::kPanels;
-  packed.num_features_ = num_rows;
-  packed.num_columns_ = num_columns;
-  packed.panels_ = allocate_weight(stream, DType::kBF16, {num_panels, pairs, kPanelFeatures, 2});
+  PackedWeight packed = allocate_panels(stream, num_rows, require_e4m3(num_rows, rows));
+  const std::int64_t panel_size = packed.panels_.view().row_stride();
   BF16* const panels = packed.panels_.as<BF16>();
   const Tier& tier = select_tier(stream.cpu_tier());
   over_panel_rows(stream.pool(), num_rows, rows, [&] {
@@ -115,7 +109,7 @@ PackedWeight PackedWeight::pack_e4m3(Stream& stream, std::int64_t num_rows,
     constexpr std::int64_t kPadding = 32;
     return [&, widened = Tensor(DType::kBF16, {kPanelFeatures, kWidenedColumns + kPadding})](
                const QuantisedMatrix& part, std::int64_t first) mutable {
-      return pack_rows(tier, part, widened, panels + first * pairs * 2);
+      return pack_rows(tier, part, widened, panels + first / kPanelFeatures * panel_size);
     };
   });
   return packed;

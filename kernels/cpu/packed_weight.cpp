@@ -34,23 +34,30 @@ PackedWeight::PackedWeight(Tensor rows) : panels_(std::move(rows)) {
   num_columns_ = rows_.dim(1);
 }
 
+PackedWeight PackedWeight::allocate_panels(Stream& stream, std::int64_t num_features,
+                                           std::int64_t num_columns) {
+  PackedWeight packed;
+  packed.layout_ = Layout::kPanels;
+  packed.num_features_ = num_features;
+  packed.num_columns_ = num_columns;
+  packed.panels_ = allocate_weight(
+      stream, DType::kBF16,
+      {divide_up(num_features, kPanelFeatures), divide_up(num_columns, 2), kPanelFeatures, 2});
+  return packed;
+}
+
 PackedWeight PackedWeight::pack_panels(Stream& stream, ConstView rows) {
   CAPTION_CHECK(rows.shape().rank() == 2 && rows.dtype() == DType::kBF16 && rows.dim(0) > 0 &&
                     rows.dim(1) > 0,
                 "panels of a weight of shape " + rows.shape().to_string() + ", " +
                     std::string(dtype_name(rows.dtype())) + "; bf16 was wanted");
-  const std::int64_t num_panels = divide_up(rows.dim(0), kPanelFeatures);
-  const std::int64_t pairs = divide_up(rows.dim(1), 2);
-  PackedWeight packed;
-  packed.layout_ = Layout::kPanels;
-  packed.num_features_ = rows.dim(0);
-  packed.num_columns_ = rows.dim(1);
-  packed.panels_ = allocate_weight(stream, DType::kBF16, {num_panels, pairs, kPanelFeatures, 2});
+  PackedWeight packed = allocate_panels(stream, rows.dim(0), rows.dim(1));
   BF16* const panels = packed.panels_.as<BF16>();
+  const std::int64_t panel_size = packed.panels_.view().row_stride();
   const Tier& tier = select_tier(stream.cpu_tier());
-  stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
+  stream.pool().parallel_for(packed.panels_.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      pack_panel_16(tier, rows, panel, panels + panel * pairs * kPanelFeatures * 2);
+      pack_panel_16(tier, rows, panel, panels + panel * panel_size);
     }
   });
   return packed;

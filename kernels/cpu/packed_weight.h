@@ -110,6 +110,9 @@ class PackedWeight final : public WeightForm {
   void unpack_row(std::int64_t n, float* to) const;
 
  private:
+  // Returns kPanels [num_features, num_columns] whose numbers are not set.
+  static PackedWeight allocate_panels(Stream& stream, std::int64_t num_features,
+                                      std::int64_t num_columns);
   void set_column_order(Stream& stream, const ColumnOrder& order);
   // Packs the part of a matrix from panel `panel` on. Returns whether its scales are finite.
   bool pack_part(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel);

@@ -9,7 +9,7 @@
 namespace caption {
 
 inline constexpr const char* kDownloadOrMend = "download the file again, or mend it";
-// Of GGUF files.
+// The advice for GGUF files.
 inline constexpr const char* kConvertAgain = "download the file again, or convert the model again";
 inline constexpr const char* kRunAnother = "run another model";
 

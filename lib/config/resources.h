@@ -14,8 +14,7 @@ namespace caption::config {
 // What to do where they are missing, as the end of a sentence.
 inline constexpr std::string_view kInstallationAdvice =
     "apt-get install --reinstall caption-cli, or cmake --install of the build folder, puts the "
-    "presets "
-    "and the demonstration model beside the program";
+    "presets and the demonstration model beside the program";
 
 // The folder beside the running executable in which an installation has presets/ and samples/,
 // whether or not it exists; empty if the system does not name the executable. Thread-safe.

@@ -108,7 +108,7 @@ class Matches {
   // The length of the longest context that at least kFrequent positions have; 0: none has. The
   // contexts of as many positions on each side of a run's place have the longest ones of it.
   std::int64_t longest_frequent() {
-    std::array<std::size_t, kMaxContext + 1> counts{};  // of the positions seen, by length
+    std::array<std::size_t, kMaxContext + 1> counts{};  // positions seen, by their length
     std::int64_t enough = 1;  // length that at least kFrequent positions seen have, if above 1
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       if (places_[i].longest() <= enough) continue;

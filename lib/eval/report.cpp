@@ -121,7 +121,8 @@ std::string method_lines(const Report& report) {
   return out;
 }
 
-// Of a single clip each n-gram's idf is log(1 / 1), so that every caption scores 0.
+// With references of a single clip the idf of every n-gram is log(1 / 1), so that each caption
+// scores 0.
 std::string cider_note(const Report& report) {
   const bool has_cider =
       std::any_of(report.metrics.begin(), report.metrics.end(),

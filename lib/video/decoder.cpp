@@ -153,7 +153,8 @@ void Decoder::drain(const OnFrame& on_frame) {
 }
 
 // Detects an HEVC stream entered at a frame that a damaged index wrongly marks as a keyframe:
-// libav's decoder then substitutes missing references without reporting it.
+// libav's decoder then substitutes missing references without reporting it. Frames of raw streams
+// have no times and are not entered by an index.
 bool Decoder::is_false_start(const AVFrame& frame) const {
   const std::int64_t pts = pts_of(frame);
   return codec_->codec_id == AV_CODEC_ID_HEVC && pts != AV_NOPTS_VALUE && pts == whole_from_pts_ &&

@@ -98,6 +98,16 @@ Ids random_text(std::mt19937& rng, std::int32_t vocab, std::size_t most) {
   return text;
 }
 
+void check_equal(const std::vector<Guess>& found, const std::vector<Guess>& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CHECK(found[i].token == expected[i].token);
+    CHECK(found[i].match_length == expected[i].match_length);
+    CHECK(found[i].count == expected[i].count);
+    CHECK(found[i].total == expected[i].total);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("an archive continues the longest context that it knows") {
@@ -137,13 +147,7 @@ TEST_CASE("an archive guesses as a comparison with every place does") {
       if (num_places > 48) break;
       const auto expected = guess_slowly(texts, context, most);
       const auto found = guess(archive, context, static_cast<std::int64_t>(most));
-      REQUIRE(found.size() == expected.size());
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        CHECK(found[i].token == expected[i].token);
-        CHECK(found[i].match_length == expected[i].match_length);
-        CHECK(found[i].count == expected[i].count);
-        CHECK(found[i].total == expected[i].total);
-      }
+      check_equal(found, expected);
     }
   }
 }
@@ -220,13 +224,7 @@ TEST_CASE("an archive of many texts guesses as a comparison with every place doe
     CHECK(found[0].match_length == expected[0].match_length);
     CHECK(found[0].total == std::min(expected[0].total, 48));
     if (expected[0].total > 48) return;  // not all places are looked at
-    REQUIRE(found.size() == expected.size());
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      CHECK(found[i].token == expected[i].token);
-      CHECK(found[i].match_length == expected[i].match_length);
-      CHECK(found[i].count == expected[i].count);
-      CHECK(found[i].total == expected[i].total);
-    }
+    check_equal(found, expected);
   };
   std::int64_t num_backed_off = 0;
   for (int i = 0; i < 200; ++i) {

@@ -104,7 +104,7 @@ struct KScales {
     return _mm256_mul_ps(unit[what], _mm256_cvtepi32_ps(group));
   }
   __m256 unit[2];
-  __m256i integers[2][2];  // of scales and offsets, of groups 0 to 3 and 4 to 7
+  __m256i integers[2][2];  // [scales, offsets][groups 0 to 3, groups 4 to 7]
   __m128i not_finite;
 };
 

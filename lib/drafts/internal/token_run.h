@@ -72,7 +72,8 @@ class ContextPlace {
   // The number of tokens, kBegin included, that the context of any position shares with this one;
   // in a run with an index 0 where that is below 2.
   std::int64_t longest() const { return longest_; }
-  // Of the i-th position before and of that after the place; 0 where there is none.
+  // The number of tokens that the context shares with that of the i-th position before the place,
+  // and of the i-th after it; 0 where there is none.
   std::int64_t length_before(std::size_t i) const {
     return i < place_ ? common_length(place_ - 1 - i) : 0;
   }

@@ -10,9 +10,8 @@ namespace {
 
 constexpr std::int64_t kColumnsOfWord = 8;
 
-// A word of each of 32 rows, or their codes of eight columns: lane l of words[j] belongs to row 4 *
-// j
-// + l, or nibble j of lane l of columns[i] does.
+// Either a word of each of 32 rows, lane l of words[j] being that of row 4 * j + l; or the codes of
+// eight columns, nibble j of lane l of columns[i] being that of row 4 * j + l.
 using EightWords = std::array<FourWords, kColumnsOfWord>;
 
 // Splits words into columns: columns[b * K + k] has the codes of column k of the b-th 32 rows.
