@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "base/math.h"
 #include "kernels/cpu/linear_blocks.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/select_tier.h"
@@ -19,7 +20,7 @@ namespace caption::kernels {
 namespace cpu {
 namespace {
 
-constexpr std::int64_t kTileElements = kBlockRows * kBlockFeatures;
+constexpr std::int64_t kTileElements = kMostBlockRows * kBlockFeatures;
 
 void multiply_rows(const Tier& tier, const Activations& x, const PackedWeight& packed,
                    const Block& block, float* tile) {
@@ -44,8 +45,9 @@ void multiply_panels(const Tier& tier, const Activations& x, const PackedWeight&
   static_assert(kPanelFeatures == kPanelColumns);
   const ConstView panels = weight.panels();
   const std::int64_t num_pairs = panels.dim(1);
-  tier.panel_gemm({.a = x.bf16 + block.first_row * 2 * num_pairs,
-                   .a_stride = 2 * num_pairs,
+  tier.panel_gemm({.a = x.bf16 + block.first_row * x.bf16_stride(),
+                   .a_stride = x.bf16_stride(),
+                   .has_tiled_rows = x.has_tiled_rows,
                    .panels = static_cast<const std::uint16_t*>(panels.raw()) +
                              block.first_panel() * panels.row_stride(),
                    .num_pairs = num_pairs,
@@ -88,17 +90,38 @@ std::int64_t num_feature_blocks(const LinearPart& part) {
 // second-level cache.
 constexpr std::int64_t kGroupBytes = 1 << 20;
 
+// A layer's work.
+struct Extent {
+  std::int64_t num_rows;
+  std::int64_t feature_blocks;
+  std::int64_t operations_per_row;  // and block of features
+};
+
+// With tile registers as many rows as kGroupBytes hold, in blocks of equal height, but no fewer
+// blocks than the threads need.
+std::int64_t rows_per_block(const Stream& stream, const Activations& x, const Extent& extent) {
+  if (!x.has_tiled_rows || extent.num_rows <= kBlockRows) return kBlockRows;
+  const std::int64_t most = std::clamp(kGroupBytes / x.row_bytes, kBlockRows, kMostBlockRows);
+  constexpr std::int64_t kItemsPerThread = 4;
+  const std::int64_t wanted =
+      divide_up(kItemsPerThread * stream.pool().num_threads(), extent.feature_blocks);
+  const std::int64_t blocks = std::max(divide_up(extent.num_rows, most), wanted);
+  constexpr std::int64_t kStep = 2 * kTileRows;
+  const std::int64_t rows = divide_up(divide_up(extent.num_rows, blocks), kStep) * kStep;
+  return std::max(rows, kBlockRows);
+}
+
 // Calls work(index, block) for every pair of a block of rows and a block of features, `index` being
 // that of the features; work() derives the block's feature range from it. Several blocks of rows
 // follow one another with the same features, whose weights are then read from memory only once.
 template <class Work>
-void for_each_block(Stream& stream, const Activations& x, std::int64_t num_rows,
-                    std::int64_t feature_blocks, std::int64_t operations_per_row,
-                    const Work& work) {
-  const std::int64_t row_blocks = (num_rows + kBlockRows - 1) / kBlockRows;
-  const std::int64_t block_bytes = kBlockRows * std::max<std::int64_t>(x.row_bytes, 1);
+void for_each_block(Stream& stream, const Activations& x, const Extent& extent, const Work& work) {
+  const auto [num_rows, feature_blocks, operations_per_row] = extent;
+  const std::int64_t block_rows = rows_per_block(stream, x, extent);
+  const std::int64_t row_blocks = divide_up(num_rows, block_rows);
+  const std::int64_t block_bytes = block_rows * std::max<std::int64_t>(x.row_bytes, 1);
   const std::int64_t group = std::max<std::int64_t>(kGroupBytes / block_bytes, 1);
-  const std::int64_t operations = std::min(num_rows, kBlockRows) * operations_per_row;
+  const std::int64_t operations = std::min(num_rows, block_rows) * operations_per_row;
   parallel_for(stream, row_blocks * feature_blocks, operations,
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t item = begin; item < end; ++item) {
@@ -106,8 +129,8 @@ void for_each_block(Stream& stream, const Activations& x, std::int64_t num_rows,
                    const std::int64_t count = std::min(group, row_blocks - first);
                    const std::int64_t at = item % (group * feature_blocks);
                    Block block{};
-                   block.first_row = (first + at % count) * kBlockRows;
-                   block.num_rows = std::min(kBlockRows, num_rows - block.first_row);
+                   block.first_row = (first + at % count) * block_rows;
+                   block.num_rows = std::min(block_rows, num_rows - block.first_row);
                    work(at / count, block);
                  }
                });
@@ -219,18 +242,19 @@ void linear(Cpu, Stream& stream, ConstView x, std::span<const LinearPart> parts,
   const cpu::MultiplyBlock multiply = cpu::multiply_block_of(parts.front());
   std::int64_t feature_blocks = 0;
   for (const LinearPart& part : parts) feature_blocks += cpu::num_feature_blocks(part);
-  cpu::for_each_block(stream, activations, x.dim(0), feature_blocks, cpu::kBlockFeatures * x.dim(1),
-                      [&](std::int64_t index, cpu::Block block) {
-                        alignas(64) float tile[cpu::kTileElements];
-                        const LinearPart* part = parts.data();
-                        for (; index >= cpu::num_feature_blocks(*part); ++part) {
-                          index -= cpu::num_feature_blocks(*part);
-                        }
-                        cpu::set_features(*part, index, block);
-                        multiply(tier, activations, cpu::PackedWeight::of(part->weight), block,
-                                 tile);
-                        cpu::write_block(tier, tile, *part, output, block);
-                      });
+  const cpu::Extent extent{.num_rows = x.dim(0),
+                           .feature_blocks = feature_blocks,
+                           .operations_per_row = cpu::kBlockFeatures * x.dim(1)};
+  cpu::for_each_block(stream, activations, extent, [&](std::int64_t index, cpu::Block block) {
+    alignas(64) float tile[cpu::kTileElements];
+    const LinearPart* part = parts.data();
+    for (; index >= cpu::num_feature_blocks(*part); ++part) {
+      index -= cpu::num_feature_blocks(*part);
+    }
+    cpu::set_features(*part, index, block);
+    multiply(tier, activations, cpu::PackedWeight::of(part->weight), block, tile);
+    cpu::write_block(tier, tile, *part, output, block);
+  });
 }
 
 void linear_swiglu(Cpu, Stream& stream, ConstView x, const LinearPart& gate, const LinearPart& up) {
@@ -238,16 +262,17 @@ void linear_swiglu(Cpu, Stream& stream, ConstView x, const LinearPart& gate, con
   const LinearPart parts[] = {gate, up};
   const cpu::Activations activations = cpu::activations_for(stream, tier, x, parts);
   const cpu::MultiplyBlock multiply = cpu::multiply_block_of(gate);
-  cpu::for_each_block(
-      stream, activations, x.dim(0), cpu::num_feature_blocks(gate),
-      2 * cpu::kBlockFeatures * x.dim(1), [&](std::int64_t index, cpu::Block block) {
-        alignas(64) float gate_tile[cpu::kTileElements];
-        alignas(64) float up_tile[cpu::kTileElements];
-        cpu::set_features(gate, index, block);
-        multiply(tier, activations, cpu::PackedWeight::of(gate.weight), block, gate_tile);
-        multiply(tier, activations, cpu::PackedWeight::of(up.weight), block, up_tile);
-        cpu::write_swiglu(tier, gate_tile, up_tile, gate, up, block);
-      });
+  const cpu::Extent extent{.num_rows = x.dim(0),
+                           .feature_blocks = cpu::num_feature_blocks(gate),
+                           .operations_per_row = 2 * cpu::kBlockFeatures * x.dim(1)};
+  cpu::for_each_block(stream, activations, extent, [&](std::int64_t index, cpu::Block block) {
+    alignas(64) float gate_tile[cpu::kTileElements];
+    alignas(64) float up_tile[cpu::kTileElements];
+    cpu::set_features(gate, index, block);
+    multiply(tier, activations, cpu::PackedWeight::of(gate.weight), block, gate_tile);
+    multiply(tier, activations, cpu::PackedWeight::of(up.weight), block, up_tile);
+    cpu::write_swiglu(tier, gate_tile, up_tile, gate, up, block);
+  });
 }
 
 }  // namespace impl

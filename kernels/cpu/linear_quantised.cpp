@@ -10,6 +10,7 @@
 #include "base/math.h"
 #include "kernels/cpu/linear_blocks.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/row_order.h"
 #include "tensor/dtype.h"
 
 namespace caption::kernels::cpu {
@@ -42,25 +43,6 @@ void round_in_order(const Tier& tier, const float* x, const std::int32_t* order,
   }
 }
 
-// Writes x [M, K] as bf16 [M, num_columns], its columns in `order` [K] unless that is empty; the
-// columns from K on are zeros.
-void round_rows(Stream& stream, const Tier& tier, ConstView x, ConstView order,
-                std::int64_t num_columns, std::uint16_t* to) {
-  const std::int64_t k = x.dim(1);
-  parallel_for(stream, x.dim(0), k, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t m = begin; m < end; ++m) {
-      const float* const from = x.as<float>() + m * x.row_stride();
-      std::uint16_t* const row = to + m * num_columns;
-      if (order.empty()) {
-        tier.to_bf16(from, row, k);
-      } else {
-        round_in_order(tier, from, order.as<std::int32_t>(), k, row);
-      }
-      std::fill(row + k, row + num_columns, std::uint16_t{0});
-    }
-  });
-}
-
 // Sums in 16 interleaved parts, then in a tree, so that the compiler can vectorise it.
 float sum_of(const std::uint16_t* a, std::int64_t count) {
   constexpr int kLanes = 16;
@@ -76,42 +58,45 @@ float sum_of(const std::uint16_t* a, std::int64_t count) {
   return lanes[0];
 }
 
-// sums[m, g] = the sum over group g of row m of the rounded activations.
-void sum_groups(Stream& stream, const std::uint16_t* a, std::int64_t num_rows,
-                std::int64_t num_columns, std::int64_t group_columns, float* sums) {
-  const std::int64_t groups = divide_up(num_columns, group_columns);
-  parallel_for(stream, num_rows, num_columns, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t m = begin; m < end; ++m) {
-      for (std::int64_t g = 0; g < groups; ++g) {
-        const std::int64_t first = g * group_columns;
-        sums[m * groups + g] =
-            sum_of(a + m * num_columns + first, std::min(group_columns, num_columns - first));
-      }
-    }
-  });
-}
-
 }  // namespace
 
 Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
                           std::span<const LinearPart> parts) {
   const PackedWeight& weight = PackedWeight::of(parts.front().weight);
   const std::int64_t num_rows = x.dim(0);
+  const std::int64_t k = x.dim(1);
   const std::int64_t num_columns = 2 * weight.panels().dim(1);
   const bool needs_sums = std::any_of(parts.begin(), parts.end(), [](const LinearPart& part) {
     return !PackedWeight::of(part.weight).offsets().empty();
   });
-  const std::int64_t groups =
-      needs_sums ? divide_up(num_columns, weight.group_columns()) : std::int64_t{0};
+  const std::int64_t group = weight.group_columns();
+  const std::int64_t groups = needs_sums ? divide_up(num_columns, group) : std::int64_t{0};
+  const RowOrder order(tier.reads_tiled_rows, num_rows, 2 * num_columns);
   ScratchPieces pieces;
-  const std::size_t bf16_at = pieces.add<std::uint16_t>(num_rows * num_columns);
+  const std::size_t bf16_at = pieces.add<std::byte>(num_rows * order.row_bytes());
   const std::size_t sums_at = pieces.add<float>(num_rows * groups);
   std::byte* const scratch = stream.scratch(pieces.size_bytes());
-  auto* const bf16 = reinterpret_cast<std::uint16_t*>(scratch + bf16_at);
   auto* const sums = reinterpret_cast<float*>(scratch + sums_at);
-  round_rows(stream, tier, x, weight.column_order(), num_columns, bf16);
-  if (needs_sums) sum_groups(stream, bf16, num_rows, num_columns, weight.group_columns(), sums);
-  return {.row_bytes = 2 * num_columns, .bf16 = bf16, .group_sums = sums};
+  const ConstView columns = weight.column_order();
+  parallel_for(stream, num_rows, k, [&](std::int64_t begin, std::int64_t end) {
+    order.write_rows(scratch + bf16_at, begin, end, [&](std::int64_t m, std::byte* to) {
+      const float* const from = x.as<float>() + m * x.row_stride();
+      auto* const row = reinterpret_cast<std::uint16_t*>(to);
+      if (columns.empty()) {
+        tier.to_bf16(from, row, k);
+      } else {
+        round_in_order(tier, from, columns.as<std::int32_t>(), k, row);
+      }
+      std::fill(row + k, row + order.row_bytes() / 2, std::uint16_t{0});
+      for (std::int64_t g = 0; g < groups; ++g) {
+        sums[m * groups + g] = sum_of(row + g * group, std::min(group, num_columns - g * group));
+      }
+    });
+  });
+  return {.row_bytes = order.row_bytes(),
+          .has_tiled_rows = tier.reads_tiled_rows,
+          .bf16 = reinterpret_cast<const std::uint16_t*>(scratch + bf16_at),
+          .group_sums = sums};
 }
 
 void multiply_quantised(const Tier& tier, const Activations& x, const PackedWeight& weight,
@@ -125,8 +110,8 @@ void multiply_quantised(const Tier& tier, const Activations& x, const PackedWeig
   for (std::int64_t i = 0; i < block.num_panels(); ++i) {
     const std::int64_t panel = block.first_panel() + i;
     const std::int64_t first_scale = panel * groups * kPanelColumns;
-    multiply({.a = x.bf16 + block.first_row * 2 * num_pairs,
-              .a_stride = 2 * num_pairs,
+    multiply({.a = x.bf16 + block.first_row * x.bf16_stride(),
+              .a_stride = x.bf16_stride(),
               .a_sums = has_offsets ? x.group_sums + block.first_row * groups : nullptr,
               .a_sums_stride = groups,
               .codes = static_cast<const std::uint8_t*>(panels.raw()) + panel * panels.row_stride(),
@@ -145,21 +130,24 @@ Activations round_to_8_bits(Stream& stream, const Tier& tier, ConstView x,
                             std::span<const LinearPart> parts) {
   const std::int64_t num_rows = x.dim(0);
   const std::int64_t k = x.dim(1);
-  const std::int64_t num_columns = 4 * PackedWeight::of(parts.front().weight).panels().dim(1);
+  const RowOrder order(tier.reads_tiled_rows, num_rows,
+                       4 * PackedWeight::of(parts.front().weight).panels().dim(1));
   ScratchPieces pieces;
-  const std::size_t codes_at = pieces.add<std::int8_t>(num_rows * num_columns);
+  const std::size_t codes_at = pieces.add<std::byte>(num_rows * order.row_bytes());
   const std::size_t rows_at = pieces.add<IntegerRow>(num_rows);
   std::byte* const scratch = stream.scratch(pieces.size_bytes());
-  auto* const codes = reinterpret_cast<std::int8_t*>(scratch + codes_at);
   auto* const rows = reinterpret_cast<IntegerRow*>(scratch + rows_at);
   parallel_for(stream, num_rows, k, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t m = begin; m < end; ++m) {
-      std::int8_t* const to = codes + m * num_columns;
-      rows[m] = tier.to_int8(x.as<float>() + m * x.row_stride(), to, k);
-      std::fill(to + k, to + num_columns, std::int8_t{0});
-    }
+    order.write_rows(scratch + codes_at, begin, end, [&](std::int64_t m, std::byte* to) {
+      auto* const codes = reinterpret_cast<std::int8_t*>(to);
+      rows[m] = tier.to_int8(x.as<float>() + m * x.row_stride(), codes, k);
+      std::fill(codes + k, codes + order.row_bytes(), std::int8_t{0});
+    });
   });
-  return {.row_bytes = num_columns, .codes = codes, .integers = rows};
+  return {.row_bytes = order.row_bytes(),
+          .has_tiled_rows = tier.reads_tiled_rows,
+          .codes = reinterpret_cast<const std::int8_t*>(scratch + codes_at),
+          .integers = rows};
 }
 
 namespace {
@@ -185,12 +173,12 @@ void multiply_integers(const Tier& tier, const Activations& x, const PackedWeigh
                        const Block& block, float* tile) {
   const ConstView panels = weight.panels();
   const std::int64_t quads = panels.dim(1);
-  alignas(64) std::int32_t sums[kBlockRows * kPanelColumns];
+  alignas(64) std::int32_t sums[kMostBlockRows * kPanelColumns];
   for (std::int64_t i = 0; i < block.num_panels(); ++i) {
     const std::int64_t panel = block.first_panel() + i;
     sum_panel(tier, weight, panel,
-              {.a = x.codes + block.first_row * 4 * quads,
-               .a_stride = 4 * quads,
+              {.a = x.codes + block.first_row * x.row_bytes,
+               .a_stride = x.row_bytes,
                .panel = panels.as<std::uint8_t>() + panel * panels.row_stride(),
                .num_quads = quads,
                .c = sums,

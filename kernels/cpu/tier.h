@@ -2,8 +2,8 @@
 // is written once, on top of them.
 //
 // Files compiled with flags such as -mavx512f include this header, so it includes nothing but
-// <cstdint> and headers without functions: the linker may keep their copy of an inline function of std, which other CPUs cannot
-// run.
+// <cstdint> and headers without functions: the linker may keep their copy of an inline function of
+// std, which other CPUs cannot run.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,19 @@ struct GemmArgs {
 };
 using Gemm = void (*)(const GemmArgs& args);
 
+// The order of the activations of dense layers (kernels/cpu/row_order.h): rows of a_stride
+// elements. With tiled rows, whole groups of kTileRows rows are in tiles: the first kTileBytes
+// bytes of each row of the group, then the next of each, ...; the rest of the m rows is row after
+// row. a_stride is then a multiple of kTileBytes bytes, and the rows are zeros from K to it.
+inline constexpr std::int64_t kTileRows = 16;
+inline constexpr std::int64_t kTileBytes = 64;
+
 // Multiplies bf16 activations by panels of bf16 weights (kernels/cpu/packed_weight.h).
 inline constexpr std::int64_t kPanelColumns = 32;
 struct PanelArgs {
   const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16, zeros from K on
   std::int64_t a_stride = 0;         // elements
+  bool has_tiled_rows = false;       // only where the tier reads them
   const std::uint16_t* panels = nullptr;
   std::int64_t num_pairs = 0;
   std::int64_t num_panels = 0;
@@ -49,7 +57,7 @@ struct PanelArgs {
 //                                  + offsets[g, n] * a_sums[m, g]
 // The sum over a group is computed first, then scaled, then its offset is added, group after group.
 struct QuantisedArgs {
-  const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16, zeros from K on
+  const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16 in the tier's order, zeros from K on
   std::int64_t a_stride = 0;
   const float* a_sums = nullptr;  // [m, groups], needed with offsets
   std::int64_t a_sums_stride = 0;
@@ -77,7 +85,7 @@ static constexpr std::int64_t panel4_position(std::int64_t n, std::int64_t c) {
 // Multiplies signed 8-bit activations by one panel of unsigned 8-bit weights, exactly:
 //   c[m, n] = sum_k a[m, k] * panel[k / 4][n][k % 4]
 struct IntegerArgs {
-  const std::int8_t* a = nullptr;  // [m, 4 * num_quads], zeros from K on
+  const std::int8_t* a = nullptr;  // [m, 4 * num_quads] in the tier's order, zeros from K on
   std::int64_t a_stride = 0;
   const std::uint8_t* panel = nullptr;
   std::int64_t num_quads = 0;
@@ -96,7 +104,7 @@ static constexpr std::int64_t quad4_position(std::int64_t n, std::int64_t c) {
 // As IntegerArgs with a panel of 4-bit codes 0 .. 15 in groups of columns: the weight of 8 bits is
 // steps[g, n] * code + bases[g, n], which is at most 255.
 struct Integer4Args {
-  const std::int8_t* a = nullptr;  // [m, 4 * num_quads], zeros from K on
+  const std::int8_t* a = nullptr;  // [m, 4 * num_quads] in the tier's order, zeros from K on
   std::int64_t a_stride = 0;
   const std::uint8_t* codes = nullptr;  // [num_quads, 2 * kPanelColumns]
   const std::uint8_t* steps = nullptr;  // [groups, 2, kPanelColumns]: steps, bases
@@ -235,6 +243,7 @@ struct SwishArgs {
 struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // c[m, n] = sum_k a[m, k] * b[n, k], in interleaved partial sums over k, then a tree.
   Gemm dot[kNumElements];
+  bool reads_tiled_rows;  // panel_gemm() also reads other rows
   // c = a * panels^T; every sum runs over the pairs of columns in ascending order.
   void (*panel_gemm)(const PanelArgs& args);
   void (*panel8)(const QuantisedArgs& args);

@@ -121,6 +121,34 @@ TEST_CASE("a row alone has the bits it has in any batch, with any number of thre
   }
 }
 
+TEST_CASE("a row has its bits in blocks of every height") {
+  // Blocks of tile registers have up to 384 rows, others 96: with these widths two or three blocks,
+  // the last one with a rest.
+  for (const std::int64_t columns : {40, 1030}) {
+    for (const std::int64_t rows : {390, 421}) {
+      CAPTURE(columns);
+      CAPTURE(rows);
+      const Tensor x = random_f32({rows, columns}, 11);
+      const Tensor weight = random_of(DType::kBF16, {300, columns}, 12);
+      for (const CpuTier tier : TestedTiers()) {
+        CAPTURE(static_cast<int>(tier));
+        ThreadPool one(1);
+        Stream stream(one, tier);
+        const caption::kernels::Weight panels = caption::kernels::place_bf16(stream, weight.view());
+        Tensor whole(DType::kF32, {rows, 300});
+        linear(stream, x.view(), panels, ConstView{}, whole.view());
+        Tensor pieces(DType::kF32, {rows, 300});
+        for (std::int64_t first = 0; first < rows; first += 13) {
+          const std::int64_t count = std::min<std::int64_t>(13, rows - first);
+          linear(stream, x.view().rows(first, count), panels, ConstView{},
+                 pieces.view().rows(first, count));
+        }
+        CHECK(same_bits(whole, pieces));
+      }
+    }
+  }
+}
+
 TEST_CASE("a feature's bits do not depend on the other features") {
   const Tensor x = random_f32({9, 100}, 7);
   const Tensor weight = random_of(DType::kBF16, {13, 100}, 8);

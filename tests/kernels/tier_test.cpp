@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/select_tier.h"
+#include "tests/kernels/ordered_rows.h"
 #include "tests/kernels/testing.h"
 
 using caption::CpuTier;
@@ -63,11 +64,15 @@ TEST_CASE("products with panels write the rows they are asked for and none behin
     for (const std::int64_t m : {1, 15, 17, 31, 32, 50}) {
       CAPTURE(static_cast<int>(tier));
       CAPTURE(m);
-      const std::vector<std::uint16_t> a(static_cast<std::size_t>(m * 2 * kPairs), 0x3F80);
+      const bool is_tiled = select_tier(tier).reads_tiled_rows;
+      const auto a =
+          ordered_rows(std::vector<std::uint16_t>(static_cast<std::size_t>(m * 2 * kPairs), 0x3F80),
+                       m, 2 * kPairs, is_tiled);
       const std::vector<std::uint16_t> panel(2 * kPairs * kColumns, 0x3F80);
       std::vector<float> c(static_cast<std::size_t>((m + kRowsBehind) * kColumns), -7.0F);
-      select_tier(tier).panel_gemm({.a = a.data(),
-                                    .a_stride = 2 * kPairs,
+      select_tier(tier).panel_gemm({.a = a.elements.data(),
+                                    .a_stride = a.stride,
+                                    .has_tiled_rows = is_tiled,
                                     .panels = panel.data(),
                                     .num_pairs = kPairs,
                                     .num_panels = 1,
@@ -77,11 +82,13 @@ TEST_CASE("products with panels write the rows they are asked for and none behin
       CHECK(std::count(c.begin(), c.begin() + m * kColumns, 2.0F * kPairs) == m * kColumns);
       CHECK(std::count(c.begin() + m * kColumns, c.end(), -7.0F) == kRowsBehind * kColumns);
 
-      const std::vector<std::int8_t> codes(static_cast<std::size_t>(m * 4 * kPairs), -1);
+      const auto codes =
+          ordered_rows(std::vector<std::int8_t>(static_cast<std::size_t>(m * 4 * kPairs), -1), m,
+                       4 * kPairs, is_tiled);
       const std::vector<std::uint8_t> weights(4 * kPairs * kColumns, 255);
       std::vector<std::int32_t> sums(c.size(), -7);
-      select_tier(tier).panel8a8({.a = codes.data(),
-                                  .a_stride = 4 * kPairs,
+      select_tier(tier).panel8a8({.a = codes.elements.data(),
+                                  .a_stride = codes.stride,
                                   .panel = weights.data(),
                                   .num_quads = kPairs,
                                   .c = sums.data(),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/tier.h"
+#include "tests/kernels/ordered_rows.h"
 #include "tests/kernels/testing.h"
 
 using caption::DType;
@@ -140,10 +141,12 @@ TEST_CASE("panels of bf16 on tiles agree with the plain loops") {
       constexpr std::int64_t kPanels = 2;
       const std::vector<std::uint16_t> a = random_bf16(m * 2 * pairs, 1);
       const std::vector<std::uint16_t> panels = random_bf16(kPanels * pairs * 2 * kPanelColumns, 2);
-      const auto run = [&](auto&& gemm) {
+      const auto run = [&](auto&& gemm, bool is_tiled) {
+        const auto rows = ordered_rows(a, m, 2 * pairs, is_tiled);
         std::vector<float> c(static_cast<std::size_t>(m * kPanels * kPanelColumns), -7.0F);
-        gemm(PanelArgs{.a = a.data(),
-                       .a_stride = 2 * pairs,
+        gemm(PanelArgs{.a = rows.elements.data(),
+                       .a_stride = rows.stride,
+                       .has_tiled_rows = is_tiled,
                        .panels = panels.data(),
                        .num_pairs = pairs,
                        .num_panels = kPanels,
@@ -152,7 +155,9 @@ TEST_CASE("panels of bf16 on tiles agree with the plain loops") {
                        .m = m});
         return c;
       };
-      check_floats(run(tile_panel_gemm<SoftwareTiles>), run(panel_gemm_reference), pairs);
+      const std::vector<float> tiled = run(tile_panel_gemm<SoftwareTiles>, true);
+      check_floats(tiled, run(panel_gemm_reference, false), pairs);
+      CHECK(run(tile_panel_gemm<SoftwareTiles>, false) == tiled);
     }
   }
 }
@@ -164,10 +169,11 @@ TEST_CASE("products of integers on tiles are exact") {
       CAPTURE(quads);
       const std::vector<std::uint8_t> a = random_bytes(m * 4 * quads, 3);
       const std::vector<std::uint8_t> panel = random_bytes(quads * 4 * kPanelColumns, 4);
-      const auto run = [&](auto&& product) {
+      const auto run = [&](auto&& product, bool is_tiled) {
+        const auto rows = ordered_rows(a, m, 4 * quads, is_tiled);
         std::vector<std::int32_t> c(static_cast<std::size_t>(m * kPanelColumns), -7);
-        product(IntegerArgs{.a = reinterpret_cast<const std::int8_t*>(a.data()),
-                            .a_stride = 4 * quads,
+        product(IntegerArgs{.a = reinterpret_cast<const std::int8_t*>(rows.elements.data()),
+                            .a_stride = rows.stride,
                             .panel = panel.data(),
                             .num_quads = quads,
                             .c = c.data(),
@@ -175,7 +181,7 @@ TEST_CASE("products of integers on tiles are exact") {
                             .m = m});
         return c;
       };
-      CHECK(run(tile_panel8a8<SoftwareTiles>) == run(panel8a8_reference));
+      CHECK(run(tile_panel8a8<SoftwareTiles>, true) == run(panel8a8_reference, false));
     }
   }
 }
@@ -201,6 +207,9 @@ TEST_CASE("groups of quantised weights on tiles agree with the plain loops") {
       std::vector<float> want(static_cast<std::size_t>(m * kPanelColumns));
       args.c = want.data();
       panel8_reference(args);
+      const auto rows = ordered_rows(a, m, 2 * pairs, true);
+      args.a = rows.elements.data();
+      args.a_stride = rows.stride;
       std::vector<float> got(want.size(), 0.0F);
       const auto expand = [&](std::int64_t pair, std::uint16_t* to) {
         for (std::int64_t n = 0; n < kPanelColumns; ++n) {
@@ -229,8 +238,12 @@ TEST_CASE("a row on tiles has the bits it has alone") {
   const std::vector<std::uint16_t> a = random_bf16(kM * 2 * kPairs, 7);
   const std::vector<std::uint16_t> panel = random_bf16(kPairs * 2 * kPanelColumns, 8);
   const auto run = [&](std::int64_t first, std::int64_t count, float* c) {
-    tile_panel_gemm<SoftwareTiles>({.a = a.data() + first * 2 * kPairs,
-                                    .a_stride = 2 * kPairs,
+    const auto* const begin = a.data() + first * 2 * kPairs;
+    const auto rows = ordered_rows(std::vector<std::uint16_t>(begin, begin + count * 2 * kPairs),
+                                   count, 2 * kPairs, true);
+    tile_panel_gemm<SoftwareTiles>({.a = rows.elements.data(),
+                                    .a_stride = rows.stride,
+                                    .has_tiled_rows = true,
                                     .panels = panel.data(),
                                     .num_pairs = kPairs,
                                     .num_panels = 1,

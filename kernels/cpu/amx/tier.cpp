@@ -134,6 +134,7 @@ void panel4a8(const Integer4Args& args) {
 
 Tier make_tier() {
   Tier tier = avx512bf16_tier();
+  tier.reads_tiled_rows = true;
   tier.panel_gemm = tile_panel_gemm<AmxTiles>;
   tier.panel8 = quantised_panel<Codes8>;
   tier.panel4 = quantised_panel<Codes4>;

@@ -302,6 +302,7 @@ IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
 
 constexpr Tier kTier = {.dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF16>,
                                 dot<Avx2, Element::kF16>, dot<Avx2, Element::kI8>},
+                        .reads_tiled_rows = false,
                         .panel_gemm = panel_gemm_reference,
                         .panel8 = panel8<Avx2>,
                         .panel4 = panel4<Avx2>,

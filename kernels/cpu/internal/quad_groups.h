@@ -3,6 +3,9 @@
 // Layout    the codes of a chunk of columns are widened to a panel of panel8a8() (16 KiB: they stay
 //           in the first-level cache while all rows use them), multiplied, and the sums added to c.
 // Numerics  exact, as panel8a8().
+//
+// The functions are static, so that each tier's file compiles a separate copy with its instruction
+// set; templates that are given their lambdas are then local, too.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +31,8 @@ void for_each_quad_group(const Integer4Args& args, const Work& work) {
 }
 
 // Writes the codes of a group as weights of 8 bits.
-inline void widen_codes4(const Integer4Args& args, const QuadGroup& group, std::uint8_t* panel) {
+static inline void widen_codes4(const Integer4Args& args, const QuadGroup& group,
+                                std::uint8_t* panel) {
   constexpr std::int64_t kHalf = 2 * kPanelColumns;  // bytes of four columns of 16 features
   std::uint8_t steps[2 * kHalf];
   std::uint8_t bases[2 * kHalf];
@@ -50,7 +54,8 @@ inline void widen_codes4(const Integer4Args& args, const QuadGroup& group, std::
 }
 
 // `multiply` is the tier's panel8a8().
-inline void panel4a8_by_chunks(const Integer4Args& args, void (*multiply)(const IntegerArgs&)) {
+static inline void panel4a8_by_chunks(const Integer4Args& args,
+                                      void (*multiply)(const IntegerArgs&)) {
   constexpr std::int64_t kChunkGroups = 4;
   constexpr std::int64_t kChunkRows = 16;
   alignas(64) std::uint8_t panel[kChunkGroups * kMaxGroupQuads * 4 * kPanelColumns];

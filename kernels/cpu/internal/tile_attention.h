@@ -28,10 +28,10 @@ class TilePanelProducts {
                     args_.count, args_.scores);
   }
   void multiply_values(float* outputs) {
-    const TileOperands x{.a = bytes_of(args_.values),
-                         .a_stride_bytes = 2 * kPanelValueStride,
-                         .b = bytes_of(args_.probabilities),
-                         .num_words = (args_.count + kTileDepth - 1) / kTileDepth * kTileRows};
+    const Operands x{.a = bytes_of(args_.values),
+                     .a_stride_bytes = 2 * kPanelValueStride,
+                     .b = bytes_of(args_.probabilities),
+                     .num_words = (args_.count + kTileDepth - 1) / kTileDepth * kTileWords};
     if (args_.is_first) {
       multiply<false>(x, args_.dim, outputs);
     } else {
@@ -40,6 +40,12 @@ class TilePanelProducts {
   }
 
  private:
+  struct Operands {
+    const unsigned char* a;  // row after row
+    std::int64_t a_stride_bytes;
+    const unsigned char* b;  // [num_words, 32, 4 bytes]
+    std::int64_t num_words;
+  };
   static constexpr std::int64_t kSumsStride = 4 * kPanelQueries;
 
   static const unsigned char* bytes_of(const std::uint16_t* x) {
@@ -48,7 +54,7 @@ class TilePanelProducts {
 
   // c (+)= a * b^T for m rows, padded to whole tiles.
   template <bool kAdd>
-  void multiply(const TileOperands x, std::int64_t m, float* c) {
+  void multiply(const Operands& x, std::int64_t m, float* c) {
     for (std::int64_t first = 0; first < m; first += kBlockTileRows) {
       const unsigned char* const a = x.a + first * x.a_stride_bytes;
       if (m - first > kTileRows) {
@@ -60,21 +66,24 @@ class TilePanelProducts {
   }
 
   template <bool kAdd, bool kTwoRows>
-  void multiply_rows(const unsigned char* a, const TileOperands& x, float* c) {
-    float* const second = c + kTileRows * kPanelQueries;
+  void multiply_rows(const unsigned char* a, const Operands& x, float* c) {
+    float* const second_sums = c + kTileRows * kPanelQueries;
     begin<kAdd, 0>(c);
-    if constexpr (kTwoRows) begin<kAdd, 1>(second);
+    if constexpr (kTwoRows) begin<kAdd, 1>(second_sums);
     const unsigned char* b = x.b;
     const unsigned char* const end = b + x.num_words * kPanelRowBytes;
-    const std::int64_t stride = x.a_stride_bytes;
-    for (; b != end; b += kTileRows * kPanelRowBytes, a += kTileBytes) {
-      dot_step<Tiles, BF16Product, kTwoRows>(tiles_, a, stride, b);
+    TileRows first{.begin = a, .stride_bytes = x.a_stride_bytes};
+    TileRows second{.begin = a + kTileRows * x.a_stride_bytes, .stride_bytes = x.a_stride_bytes};
+    for (; b != end; b += kTileWords * kPanelRowBytes) {
+      dot_step<Tiles, BF16Product, kTwoRows>(tiles_, first, second, b);
+      first.begin += kTileBytes;
+      second.begin += kTileBytes;
     }
     tiles_.template store<0, 0>(c, kSumsStride);
     tiles_.template store<0, 1>(c + kTileRows, kSumsStride);
     if constexpr (kTwoRows) {
-      tiles_.template store<1, 0>(second, kSumsStride);
-      tiles_.template store<1, 1>(second + kTileRows, kSumsStride);
+      tiles_.template store<1, 0>(second_sums, kSumsStride);
+      tiles_.template store<1, 1>(second_sums + kTileRows, kSumsStride);
     }
   }
 

@@ -5,9 +5,10 @@
 // Layout    a block of at most 32 rows of activations times a panel's 32 features: 2 x 2 tiles of
 //           sums, 2 tiles of activations (16 rows x 64 bytes) and 2 of weights (16 rows of 16
 //           features; panel rows are 128 bytes apart). With more than 32 rows, K is processed in
-//           chunks: 32 KiB of weights stay in the first-level cache while all rows use them, and
-//           the sums are kept in c between chunks. Reading both operands from the second-level
-//           cache would make its bandwidth the limit.
+//           chunks: 16 KiB of weights stay in the first-level cache while all rows use them, and
+//           the sums are kept in c between chunks; meanwhile the next chunk is fetched. Reading
+//           both operands from the second-level cache would make its bandwidth the limit; with
+//           chunks of 32 KiB, activations that pass through drive weights out of the first level.
 // Numerics  a row's sums run over K in steps of 64 bytes, independent of the other rows; the last
 //           step is padded with zeros.
 //
@@ -29,33 +30,91 @@ namespace caption::kernels::cpu {
 struct BF16Product {};     // pairs of bf16, sums f32
 struct IntegerProduct {};  // quadruples of i8 times u8, sums i32
 
-inline constexpr std::int64_t kTileRows = 16;
-inline constexpr std::int64_t kTileBytes = 64;  // bytes of a tile row of activations or weights
+inline constexpr std::int64_t kTileWords = kTileBytes / 4;         // of a row of a tile
 inline constexpr std::int64_t kPanelRowBytes = 4 * kPanelColumns;  // 4 bytes of each of 32 features
 inline constexpr std::int64_t kBlockTileRows = 2 * kTileRows;
-inline constexpr std::int64_t kChunkWords = 256;
+inline constexpr std::int64_t kChunkWords = 128;
+inline constexpr std::int64_t kLineBytes = 64;
 
-// Activations and a panel of weights, each `num_words` words of 4 bytes along K; a word is a pair
-// of bf16 or four 8-bit integers.
-struct TileOperands {
-  const unsigned char* a;
-  std::int64_t a_stride_bytes;
-  const unsigned char* b;  // [num_words, 32 features, 4 bytes]
-  std::int64_t num_words;
+// At most 16 rows of activations.
+struct TileRows {
+  const unsigned char* begin = nullptr;
+  std::int64_t stride_bytes = 0;  // between rows
+  std::int64_t piece_bytes = 0;   // between the pieces of a row, which have 64 bytes each
 };
 
+// m rows of activations.
+struct TiledRows {
+  const unsigned char* begin = nullptr;
+  std::int64_t stride_bytes = 0;  // a_stride
+  std::int64_t m = 0;
+  bool is_tiled = true;  // the order of kernels/cpu/row_order.h; otherwise row after row
+};
+
+// Rows `first`, first + 1, ...; `first` is a multiple of kTileRows. Static, so that each tier's
+// file compiles a separate copy with its instruction set.
+static inline TileRows tile_at(const TiledRows& rows, std::int64_t first) {
+  const unsigned char* const row = rows.begin + first * rows.stride_bytes;
+  if (!rows.is_tiled || rows.m - first < kTileRows) return {row, rows.stride_bytes, kTileBytes};
+  return {row, kTileBytes, kTileRows * kTileBytes};
+}
+
+// A block of rows of activations and a panel of weights, each `num_words` words of 4 bytes along K;
+// a word is a pair of bf16 or four 8-bit integers.
+struct TileOperands {
+  TileRows first;                    // rows 0 .. 15
+  TileRows second;                   // rows 16 .. 31, if there are as many
+  const unsigned char* b = nullptr;  // [num_words, 32 features, 4 bytes], from first_word on
+  std::int64_t first_word = 0;
+  std::int64_t num_words = 0;
+};
+
+// Lines of memory that are fetched into the second-level cache during a product.
+struct LinesToFetch {
+  const unsigned char* begin = nullptr;
+  std::int64_t per_step = 0;  // lines per step of 64 bytes along K
+};
+
+// `first` and `second` are tiles of activations.
 template <class Tiles, class Product, bool kTwoRows>
-void dot_step(Tiles& tiles, const unsigned char* a, std::int64_t a_stride, const unsigned char* b) {
+void dot_step(Tiles& tiles, const TileRows& first, const TileRows& second, const unsigned char* b) {
   tiles.template load_b<0>(b);
   tiles.template load_b<1>(b + kTileBytes);
-  tiles.template load_a<0>(a, a_stride);
+  tiles.template load_a<0>(first.begin, first.stride_bytes);
   tiles.template dot<0, 0>(Product{});
   tiles.template dot<0, 1>(Product{});
   if constexpr (kTwoRows) {
-    tiles.template load_a<1>(a + kTileRows * a_stride, a_stride);
+    tiles.template load_a<1>(second.begin, second.stride_bytes);
     tiles.template dot<1, 0>(Product{});
     tiles.template dot<1, 1>(Product{});
   }
+}
+
+// Copies `count` words of each of `num_rows` rows, from word `word` on.
+static inline void copy_words(const TileRows& from, std::int64_t word, std::int64_t count,
+                              std::int64_t num_rows, unsigned char* to) {
+  const unsigned char* row =
+      from.begin + word / kTileWords * from.piece_bytes + word % kTileWords * 4;
+  for (std::int64_t m = 0; m < num_rows; ++m, row += from.stride_bytes, to += kTileBytes) {
+    __builtin_memcpy(to, row, static_cast<unsigned long>(4 * count));
+  }
+}
+
+// As dot_step() for `count` words from word `word` on, which are less than a piece: the missing
+// words are zeros.
+template <class Tiles, class Product, bool kTwoRows>
+void dot_part(Tiles& tiles, const TileOperands& x, std::int64_t rows, std::int64_t word,
+              std::int64_t count, const unsigned char* b) {
+  alignas(64) unsigned char a[kBlockTileRows * kTileBytes] = {};
+  alignas(64) unsigned char panel[kTileWords * kPanelRowBytes] = {};
+  copy_words(x.first, word, count, rows < kTileRows ? rows : kTileRows, a);
+  if constexpr (kTwoRows) {
+    copy_words(x.second, word, count, rows - kTileRows, a + kTileRows * kTileBytes);
+  }
+  __builtin_memcpy(panel, b, static_cast<unsigned long>(count * kPanelRowBytes));
+  dot_step<Tiles, Product, kTwoRows>(
+      tiles, {.begin = a, .stride_bytes = kTileBytes},
+      {.begin = a + kTileRows * kTileBytes, .stride_bytes = kTileBytes}, panel);
 }
 
 // Sums in memory, [rows, 32] words of 4 bytes.
@@ -95,75 +154,102 @@ void end_sums(Tiles& tiles, const TileSums& c) {
 // rows.
 template <class Tiles, class Product, bool kTwoRows>
 void dot_block(Tiles& tiles, const TileOperands& x, std::int64_t rows, const TileSums& c,
-               SumsInTiles sums) {
+               SumsInTiles sums, LinesToFetch lines) {
   begin_sums<Tiles, 0>(tiles, c, sums.begin);
   if constexpr (kTwoRows) begin_sums<Tiles, 1>(tiles, c, sums.begin);
-  std::int64_t word = 0;
-  for (; word + kTileRows <= x.num_words; word += kTileRows) {
-    dot_step<Tiles, Product, kTwoRows>(tiles, x.a + 4 * word, x.a_stride_bytes,
-                                       x.b + word * kPanelRowBytes);
-  }
-  if (word < x.num_words) {
-    // Neither the activations nor the weights may be read beyond K, so both are copied and padded.
-    alignas(64) unsigned char a[kBlockTileRows * kTileBytes] = {};
-    alignas(64) unsigned char b[kTileRows * kPanelRowBytes] = {};
-    const std::int64_t rest = x.num_words - word;
-    for (std::int64_t m = 0; m < rows; ++m) {
-      __builtin_memcpy(a + m * kTileBytes, x.a + m * x.a_stride_bytes + 4 * word,
-                       static_cast<unsigned long>(4 * rest));
+  const std::int64_t end = x.first_word + x.num_words;
+  const unsigned char* b = x.b;
+  for (std::int64_t word = x.first_word; word < end;) {
+    const std::int64_t left = end - word;
+    const std::int64_t in_piece = kTileWords - word % kTileWords;
+    const std::int64_t count = left < in_piece ? left : in_piece;
+    if (count == kTileWords) {
+      const std::int64_t piece = word / kTileWords;
+      TileRows first = x.first;
+      TileRows second = x.second;
+      first.begin += piece * first.piece_bytes;
+      second.begin += piece * second.piece_bytes;
+      dot_step<Tiles, Product, kTwoRows>(tiles, first, second, b);
+    } else {
+      dot_part<Tiles, Product, kTwoRows>(tiles, x, rows, word, count, b);
     }
-    __builtin_memcpy(b, x.b + word * kPanelRowBytes,
-                     static_cast<unsigned long>(rest * kPanelRowBytes));
-    dot_step<Tiles, Product, kTwoRows>(tiles, a, kTileBytes, b);
+    for (std::int64_t i = 0; i < lines.per_step; ++i, lines.begin += kLineBytes) {
+      __builtin_prefetch(lines.begin, 0, 2);
+    }
+    word += count;
+    b += count * kPanelRowBytes;
   }
   if (!sums.store) return;
   end_sums<Tiles, 0>(tiles, c);
   if constexpr (kTwoRows) end_sums<Tiles, 1>(tiles, c);
 }
 
-// Calls work(tiles, first_row, rows) for blocks of at most 32 rows that cover m rows.
-template <class Tiles, class Work>
-void for_each_tile_block(std::int64_t m, const Work& work) {
-  for (std::int64_t first = 0; first < m;) {
-    const std::int64_t left = m - first;
-    const std::int64_t rows = left < kBlockTileRows ? left : kBlockTileRows;
-    Tiles tiles(rows);
-    // Consecutive blocks of 32 rows share one tile configuration.
-    do {
-      work(tiles, first, rows);
-      first += rows;
-    } while (m - first >= rows && rows == kBlockTileRows);
-  }
-}
-
 template <class Tiles, class Product>
 void tile_product(Tiles& tiles, const TileOperands& x, std::int64_t rows, const TileSums& c,
-                  SumsInTiles sums = {}) {
+                  SumsInTiles sums = {}, LinesToFetch lines = {}) {
   if (rows > kTileRows) {
-    dot_block<Tiles, Product, true>(tiles, x, rows, c, sums);
+    dot_block<Tiles, Product, true>(tiles, x, rows, c, sums, lines);
   } else {
-    dot_block<Tiles, Product, false>(tiles, x, rows, c, sums);
+    dot_block<Tiles, Product, false>(tiles, x, rows, c, sums, lines);
   }
 }
 
-// c = a * b^T for m rows and one panel.
+// Rows first_row .. end_row - 1 in blocks of `height` rows, which one configuration of the tiles
+// serves: to configure them takes as long as 15 products of tiles.
+struct RowBlocks {
+  std::int64_t first_row, end_row, height;
+};
+
+// Calls work(tiles, blocks) for the rows in blocks of 32, then for the rest.
+template <class Tiles, class Work>
+void for_each_height(std::int64_t m, const Work& work) {
+  const std::int64_t whole = m / kBlockTileRows * kBlockTileRows;
+  if (whole > 0) {
+    Tiles tiles(kBlockTileRows);
+    work(tiles, RowBlocks{0, whole, kBlockTileRows});
+  }
+  if (whole < m) {
+    Tiles tiles(m - whole);
+    work(tiles, RowBlocks{whole, m, m - whole});
+  }
+}
+
+struct PanelOperands {
+  TiledRows a;
+  const unsigned char* b = nullptr;  // [num_words, 32 features, 4 bytes]
+  std::int64_t num_words = 0;
+};
+
+// c = a * b^T for some of the m rows and one panel; c begins at row 0.
 template <class Tiles, class Product>
-void tile_panel(const TileOperands& x, std::int64_t m, const TileSums& c) {
-  const std::int64_t chunk = m > kBlockTileRows ? kChunkWords : x.num_words;
+void tile_panel(Tiles& tiles, const PanelOperands& x, const RowBlocks& rows, const TileSums& c) {
+  const std::int64_t num_blocks = (rows.end_row - rows.first_row) / rows.height;
+  const std::int64_t chunk = num_blocks > 1 ? kChunkWords : x.num_words;
+  // While a chunk is multiplied by all rows, the next one is fetched; the last one of a panel is
+  // followed by the next panel or by memory that nothing is read from.
+  constexpr std::int64_t kChunkLines = kChunkWords * kPanelRowBytes / kLineBytes;
+  constexpr std::int64_t kChunkSteps = kChunkWords / kTileWords;
+  const std::int64_t steps = num_blocks * kChunkSteps;
+  const std::int64_t lines_per_step = num_blocks > 1 ? (kChunkLines + steps - 1) / steps : 0;
   std::int64_t word = 0;
   do {
     const std::int64_t left = x.num_words - word;
     const std::int64_t count = left < chunk ? left : chunk;
-    for_each_tile_block<Tiles>(m, [&](Tiles& tiles, std::int64_t first, std::int64_t rows) {
-      const TileOperands part{.a = x.a + first * x.a_stride_bytes + 4 * word,
-                              .a_stride_bytes = x.a_stride_bytes,
-                              .b = x.b + word * kPanelRowBytes,
-                              .num_words = count};
+    const unsigned char* const b = x.b + word * kPanelRowBytes;
+    const unsigned char* next = b + count * kPanelRowBytes;
+    for (std::int64_t m = rows.first_row; m < rows.end_row; m += rows.height) {
       tile_product<Tiles, Product>(
-          tiles, part, rows,
-          {.begin = c.begin + first * c.stride_bytes, .stride_bytes = c.stride_bytes},
-          {.begin = word > 0 ? Begin::kLoad : Begin::kZero});
-    });
+          tiles,
+          {.first = tile_at(x.a, m),
+           .second = tile_at(x.a, m + kTileRows),
+           .b = b,
+           .first_word = word,
+           .num_words = count},
+          rows.height, {.begin = c.begin + m * c.stride_bytes, .stride_bytes = c.stride_bytes},
+          {.begin = word > 0 ? Begin::kLoad : Begin::kZero},
+          {.begin = next, .per_step = lines_per_step});
+      next += kChunkSteps * lines_per_step * kLineBytes;
+    }
     word += count;
   } while (word < x.num_words);
 }
@@ -172,43 +258,37 @@ void tile_panel(const TileOperands& x, std::int64_t m, const TileSums& c) {
 template <class Tiles>
 void tile_panel_gemm(const PanelArgs& args) {
   const std::int64_t panel_elements = args.num_pairs * 2 * kPanelColumns;
-  for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
-    tile_panel<Tiles, BF16Product>(
-        {.a = reinterpret_cast<const unsigned char*>(args.a),
-         .a_stride_bytes = 2 * args.a_stride,
-         .b = reinterpret_cast<const unsigned char*>(args.panels + panel * panel_elements),
-         .num_words = args.num_pairs},
-        args.m,
-        {.begin = reinterpret_cast<unsigned char*>(args.c + panel * kPanelColumns),
-         .stride_bytes = 4 * args.c_stride});
-  }
+  for_each_height<Tiles>(args.m, [&](Tiles& tiles, const RowBlocks& rows) {
+    for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
+      tile_panel<Tiles, BF16Product>(
+          tiles,
+          {.a = {.begin = reinterpret_cast<const unsigned char*>(args.a),
+                 .stride_bytes = 2 * args.a_stride,
+                 .m = args.m,
+                 .is_tiled = args.has_tiled_rows},
+           .b = reinterpret_cast<const unsigned char*>(args.panels + panel * panel_elements),
+           .num_words = args.num_pairs},
+          rows,
+          {.begin = reinterpret_cast<unsigned char*>(args.c + panel * kPanelColumns),
+           .stride_bytes = 4 * args.c_stride});
+    }
+  });
 }
 
 // Implements Tier::panel8a8.
 template <class Tiles>
 void tile_panel8a8(const IntegerArgs& args) {
-  tile_panel<Tiles, IntegerProduct>(
-      {.a = reinterpret_cast<const unsigned char*>(args.a),
-       .a_stride_bytes = args.a_stride,
-       .b = args.panel,
-       .num_words = args.num_quads},
-      args.m,
-      {.begin = reinterpret_cast<unsigned char*>(args.c), .stride_bytes = 4 * args.c_stride});
-}
-
-// Calls work(tiles, first_row, end_row, height) for the rows in blocks of 32, then for the rest:
-// each time one tile configuration serves all blocks.
-template <class Tiles, class Work>
-void for_each_height(std::int64_t m, const Work& work) {
-  const std::int64_t whole = m / kBlockTileRows * kBlockTileRows;
-  if (whole > 0) {
-    Tiles tiles(kBlockTileRows);
-    work(tiles, std::int64_t{0}, whole, kBlockTileRows);
-  }
-  if (whole < m) {
-    Tiles tiles(m - whole);
-    work(tiles, whole, m, m - whole);
-  }
+  for_each_height<Tiles>(args.m, [&](Tiles& tiles, const RowBlocks& rows) {
+    tile_panel<Tiles, IntegerProduct>(
+        tiles,
+        {.a = {.begin = reinterpret_cast<const unsigned char*>(args.a),
+               .stride_bytes = args.a_stride,
+               .m = args.m},
+         .b = args.panel,
+         .num_words = args.num_quads},
+        rows,
+        {.begin = reinterpret_cast<unsigned char*>(args.c), .stride_bytes = 4 * args.c_stride});
+  });
 }
 
 // Implements Tier::panel8 and panel4: expand(pair, to) writes the 64 bf16 weights of a pair of
@@ -217,23 +297,26 @@ template <class Tiles, class Expand, class Add>
 void tile_quantised(const QuantisedArgs& args, const Expand& expand, const Add& add) {
   alignas(64) std::uint16_t expanded[kMaxGroupPairs * 2 * kPanelColumns];
   alignas(64) float sums[kBlockTileRows * kPanelColumns];
-  for_each_height<Tiles>(args.m, [&](Tiles& tiles, std::int64_t first_row, std::int64_t end_row,
-                                     std::int64_t height) {
+  const TiledRows a{.begin = reinterpret_cast<const unsigned char*>(args.a),
+                    .stride_bytes = 2 * args.a_stride,
+                    .m = args.m};
+  for_each_height<Tiles>(args.m, [&](Tiles& tiles, const RowBlocks& rows) {
     std::int64_t group = 0;
     for (std::int64_t pair = 0; pair < args.num_pairs; pair += args.group_pairs, ++group) {
       const std::int64_t left = args.num_pairs - pair;
       const std::int64_t count = left < args.group_pairs ? left : args.group_pairs;
       for (std::int64_t i = 0; i < count; ++i) expand(pair + i, expanded + i * 2 * kPanelColumns);
-      for (std::int64_t m = first_row; m < end_row; m += height) {
+      for (std::int64_t m = rows.first_row; m < rows.end_row; m += rows.height) {
         tile_product<Tiles, BF16Product>(
             tiles,
-            {.a = reinterpret_cast<const unsigned char*>(args.a + m * args.a_stride + 2 * pair),
-             .a_stride_bytes = 2 * args.a_stride,
+            {.first = tile_at(a, m),
+             .second = tile_at(a, m + kTileRows),
              .b = reinterpret_cast<const unsigned char*>(expanded),
+             .first_word = pair,
              .num_words = count},
-            height,
+            rows.height,
             {.begin = reinterpret_cast<unsigned char*>(sums), .stride_bytes = 4 * kPanelColumns});
-        for (std::int64_t r = 0; r < height; ++r) add(group, m + r, sums + r * kPanelColumns);
+        for (std::int64_t r = 0; r < rows.height; ++r) add(group, m + r, sums + r * kPanelColumns);
       }
     }
   });
@@ -244,28 +327,30 @@ void tile_quantised(const QuantisedArgs& args, const Expand& expand, const Add& 
 template <class Tiles, class Widen>
 void tile_panel4a8(const Integer4Args& args, const Widen& widen) {
   alignas(64) std::uint8_t panel[kMaxGroupQuads * 4 * kPanelColumns];
-  for_each_height<Tiles>(
-      args.m, [&](Tiles& tiles, std::int64_t first_row, std::int64_t end_row, std::int64_t height) {
-        const bool is_single = end_row - first_row == height;
-        for_each_quad_group(args, [&](const QuadGroup& group) {
-          widen(group, panel);
-          const bool is_last = group.end_quad == args.num_quads;
-          for (std::int64_t m = first_row; m < end_row; m += height) {
-            const TileOperands x{.a = reinterpret_cast<const unsigned char*>(
-                                     args.a + m * args.a_stride + 4 * group.first_quad),
-                                 .a_stride_bytes = args.a_stride,
-                                 .b = panel,
-                                 .num_words = group.end_quad - group.first_quad};
-            const TileSums c{.begin = reinterpret_cast<unsigned char*>(args.c + m * args.c_stride),
-                             .stride_bytes = 4 * args.c_stride};
-            const SumsInTiles sums{.begin = is_single && group.index > 0 ? Begin::kKeep
-                                            : group.index > 0            ? Begin::kLoad
-                                                                         : Begin::kZero,
-                                   .store = !is_single || is_last};
-            tile_product<Tiles, IntegerProduct>(tiles, x, height, c, sums);
-          }
-        });
-      });
+  const TiledRows a{.begin = reinterpret_cast<const unsigned char*>(args.a),
+                    .stride_bytes = args.a_stride,
+                    .m = args.m};
+  for_each_height<Tiles>(args.m, [&](Tiles& tiles, const RowBlocks& rows) {
+    const bool is_single = rows.end_row - rows.first_row == rows.height;
+    for_each_quad_group(args, [&](const QuadGroup& group) {
+      widen(group, panel);
+      const bool is_last = group.end_quad == args.num_quads;
+      for (std::int64_t m = rows.first_row; m < rows.end_row; m += rows.height) {
+        const TileOperands x{.first = tile_at(a, m),
+                             .second = tile_at(a, m + kTileRows),
+                             .b = panel,
+                             .first_word = group.first_quad,
+                             .num_words = group.end_quad - group.first_quad};
+        const TileSums c{.begin = reinterpret_cast<unsigned char*>(args.c + m * args.c_stride),
+                         .stride_bytes = 4 * args.c_stride};
+        const SumsInTiles sums{.begin = is_single && group.index > 0 ? Begin::kKeep
+                                        : group.index > 0            ? Begin::kLoad
+                                                                     : Begin::kZero,
+                               .store = !is_single || is_last};
+        tile_product<Tiles, IntegerProduct>(tiles, x, rows.height, c, sums);
+      }
+    });
+  });
 }
 
 }  // namespace caption::kernels::cpu
