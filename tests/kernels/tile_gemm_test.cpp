@@ -232,6 +232,43 @@ TEST_CASE("groups of quantised weights on tiles agree with the plain loops") {
   }
 }
 
+TEST_CASE("codes of 4 bits on tiles are exact") {
+  for (const std::int64_t m : kRows) {
+    for (const std::int64_t quads : kWords) {
+      for (const std::int64_t group_quads : {std::int64_t{8}, kMaxGroupQuads}) {
+        CAPTURE(m);
+        CAPTURE(quads);
+        CAPTURE(group_quads);
+        const std::int64_t groups = (quads + group_quads - 1) / group_quads;
+        const std::vector<std::uint8_t> a = random_bytes(m * 4 * quads, 9);
+        const std::vector<std::uint8_t> codes = random_bytes(quads * 2 * kPanelColumns, 10);
+        std::vector<std::uint8_t> steps = random_bytes(groups * 2 * kPanelColumns, 11);
+        for (std::uint8_t& step : steps) step %= 16;  // 15 * step + base <= 255
+        const auto run = [&](auto&& product, bool is_tiled) {
+          const auto rows = ordered_rows(a, m, 4 * quads, is_tiled);
+          std::vector<std::int32_t> c(static_cast<std::size_t>(m * kPanelColumns), -7);
+          product(Integer4Args{.a = reinterpret_cast<const std::int8_t*>(rows.elements.data()),
+                               .a_stride = rows.stride,
+                               .codes = codes.data(),
+                               .steps = steps.data(),
+                               .num_quads = quads,
+                               .group_quads = group_quads,
+                               .c = c.data(),
+                               .c_stride = kPanelColumns,
+                               .m = m});
+          return c;
+        };
+        const auto on_tiles = [](const Integer4Args& args) {
+          tile_panel4a8<SoftwareTiles>(args, [&](const QuadGroup& group, std::uint8_t* panel) {
+            widen_codes4(args, group, panel);
+          });
+        };
+        CHECK(run(on_tiles, true) == run(panel4a8_reference, false));
+      }
+    }
+  }
+}
+
 TEST_CASE("a row on tiles has the bits it has alone") {
   constexpr std::int64_t kM = 70;
   constexpr std::int64_t kPairs = kChunkWords + 37;

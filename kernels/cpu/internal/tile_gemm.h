@@ -323,32 +323,36 @@ void tile_quantised(const QuantisedArgs& args, const Expand& expand, const Add& 
 }
 
 // Implements Tier::panel4a8: widen(group, panel) writes the codes of a group as weights of 8 bits.
-// The sums of a single block of rows stay in the tile registers.
+// A single block of rows is multiplied group by group, and its sums stay in the tile registers;
+// several are multiplied by as many groups as a chunk of the first-level cache holds.
 template <class Tiles, class Widen>
 void tile_panel4a8(const Integer4Args& args, const Widen& widen) {
-  alignas(64) std::uint8_t panel[kMaxGroupQuads * 4 * kPanelColumns];
+  constexpr std::int64_t kChunkGroups = kChunkWords / kMaxGroupQuads;
+  alignas(64) std::uint8_t panel[kChunkWords * kPanelRowBytes];
   const TiledRows a{.begin = reinterpret_cast<const unsigned char*>(args.a),
                     .stride_bytes = args.a_stride,
                     .m = args.m};
   for_each_height<Tiles>(args.m, [&](Tiles& tiles, const RowBlocks& rows) {
     const bool is_single = rows.end_row - rows.first_row == rows.height;
+    const std::int64_t chunk_groups = is_single ? 1 : kChunkGroups;
+    std::int64_t first = 0;  // first quad of the chunk
     for_each_quad_group(args, [&](const QuadGroup& group) {
-      widen(group, panel);
+      widen(group, panel + (group.first_quad - first) * kPanelRowBytes);
       const bool is_last = group.end_quad == args.num_quads;
+      if (!is_last && (group.index + 1) % chunk_groups != 0) return;
       for (std::int64_t m = rows.first_row; m < rows.end_row; m += rows.height) {
         const TileOperands x{.first = tile_at(a, m),
                              .second = tile_at(a, m + kTileRows),
                              .b = panel,
-                             .first_word = group.first_quad,
-                             .num_words = group.end_quad - group.first_quad};
+                             .first_word = first,
+                             .num_words = group.end_quad - first};
         const TileSums c{.begin = reinterpret_cast<unsigned char*>(args.c + m * args.c_stride),
                          .stride_bytes = 4 * args.c_stride};
-        const SumsInTiles sums{.begin = is_single && group.index > 0 ? Begin::kKeep
-                                        : group.index > 0            ? Begin::kLoad
-                                                                     : Begin::kZero,
-                               .store = !is_single || is_last};
-        tile_product<Tiles, IntegerProduct>(tiles, x, rows.height, c, sums);
+        const Begin begin = first == 0 ? Begin::kZero : is_single ? Begin::kKeep : Begin::kLoad;
+        tile_product<Tiles, IntegerProduct>(tiles, x, rows.height, c,
+                                            {.begin = begin, .store = !is_single || is_last});
       }
+      first = group.end_quad;
     });
   });
 }
