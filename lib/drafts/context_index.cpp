@@ -7,37 +7,37 @@ ContextIndex::ContextIndex(std::span<const std::int32_t> tokens,
   constexpr std::size_t kShort = 512;
   constexpr std::size_t kAhead = 16;
   if (order.size() < kShort) return;
-  std::vector<Slot> contexts;
+  struct Context {
+    ContextKey key;
+    Range range;
+  };
+  std::vector<Context> contexts;
   contexts.reserve(order.size() / 4);
   std::size_t one = order.size() * 2;  // the latest context of one token, and of two, in contexts
   std::size_t two = one;
-  const auto count = [&contexts](std::size_t& latest, std::uint64_t key, std::uint32_t index) {
-    if (latest >= contexts.size() || contexts[latest].key != key) {
+  const auto count = [&contexts](std::size_t& latest, const ContextKey& key, std::uint32_t index) {
+    if (latest >= contexts.size() || contexts[latest].key.tokens() != key.tokens()) {
       latest = contexts.size();
-      contexts.push_back({.key = key, .begin = index});
+      contexts.push_back({.key = key, .range = {.begin = index, .end = index}});
     }
-    contexts[latest].end = index + 1;
+    contexts[latest].range.end = index + 1;
   };
   for (std::uint32_t i = 0; i < order.size(); ++i) {
     if (i + kAhead < order.size()) __builtin_prefetch(tokens.data() + order[i + kAhead] - 1);
     const std::int32_t last = tokens[order[i] - 1];
-    count(one, key_of(last, kAny), i);
-    if (last != kBegin) count(two, key_of(last, tokens[order[i] - 2]), i);
+    count(one, ContextKey(last), i);
+    if (last != kBegin) count(two, ContextKey(last, tokens[order[i] - 2]), i);
   }
   slots_.resize(static_cast<std::size_t>(kSlotsPerContext * static_cast<double>(contexts.size())) +
                 1);
   for (std::size_t i = 0; i < contexts.size(); ++i) {
-    if (i + kAhead < contexts.size()) {
-      __builtin_prefetch(&slots_[home_of(contexts[i + kAhead].key)], 1);
-    }
-    insert(contexts[i]);
+    if (i + kAhead < contexts.size()) prefetch(contexts[i + kAhead].key);
+    std::size_t slot = home_of(contexts[i].key);
+    while (slots_[slot].end != 0) slot = after(slot);
+    slots_[slot] = {.key = contexts[i].key.tokens(),
+                    .begin = contexts[i].range.begin,
+                    .end = contexts[i].range.end};
   }
-}
-
-void ContextIndex::insert(const Slot& slot) {
-  std::size_t i = home_of(slot.key);
-  while (slots_[i].end != 0) i = after(i);
-  slots_[i] = slot;
 }
 
 }  // namespace caption::drafts

@@ -3,10 +3,12 @@
 // Texts are sequences of token ids. All their positions are kept in the order of the tokens before
 // them, read backwards: the suffix array of the reversed texts (Manber and Myers, SIAM J. Comput.
 // 1993). A hash table finds the positions after the last two tokens of a context, which are
-// adjacent, and a binary search finds among them those that share its longest suffix. The arrays
+// adjacent, and a binary search finds among them those that share its last three. Where these are
+// few, they are compared one by one, and otherwise searched for the longest context. The arrays
 // are runs of growing size, of which similar ones are merged, as in a log-structured merge tree
 // (O'Neil et al., Acta Informatica 1996), so that a text is added in O(log n) amortised comparisons
-// per token. They take 8 bytes per token, and 24 for each different context of one or two tokens.
+// per token. They take 12 bytes per token, and 24 for each different context of one or two tokens:
+// 60 at most. A run of less than 512 tokens takes 8 per token, without hash table.
 //
 // The longest context is often that of one text, whose next token says little; a shorter one that
 // many texts have can say more (the back-off of Katz, IEEE Trans. ASSP 1987, between n-grams).

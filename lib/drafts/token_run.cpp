@@ -61,6 +61,20 @@ std::size_t count_near(std::size_t size, const IsNear& is_near) {
   return known;
 }
 
+void add_index(TokenRun& run) {
+  constexpr std::size_t kAhead = 16;
+  run.index = ContextIndex(run.tokens, run.order);
+  if (!run.index.is_built()) return;
+  const std::int32_t* const tokens = run.tokens.data();
+  run.thirds.reserve(run.order.size());
+  for (std::size_t i = 0; i < run.order.size(); ++i) {
+    if (i + kAhead < run.order.size()) __builtin_prefetch(tokens + run.order[i + kAhead] - 1);
+    const std::int32_t* const next = tokens + run.order[i];
+    const bool has_third = next[-1] != kBegin && next[-2] != kBegin;
+    run.thirds.push_back(has_third ? next[-3] : kBegin);
+  }
+}
+
 }  // namespace
 
 TokenRun make_run(std::span<const std::int32_t> text) {
@@ -75,7 +89,7 @@ TokenRun make_run(std::span<const std::int32_t> text) {
     const int order = compare_contexts(run.tokens, a, b);
     return order != 0 ? order < 0 : a < b;
   });
-  run.index = ContextIndex(run.tokens, run.order);
+  add_index(run);
   return run;
 }
 
@@ -87,7 +101,7 @@ TokenRun merge_runs(const TokenRun& older, TokenRun newer) {
   run.tokens.insert(run.tokens.end(), older.tokens.begin(), std::prev(older.tokens.end()));
   run.tokens.insert(run.tokens.end(), newer.tokens.begin(), newer.tokens.end());
   run.order = merge_orders(run.tokens, older.order, newer.order);
-  run.index = ContextIndex(run.tokens, run.order);
+  add_index(run);
   return run;
 }
 
@@ -102,25 +116,28 @@ TokenRun newest_half(const TokenRun& run) {
   for (const std::uint32_t position : run.order) {
     if (position >= cut) rest.order.push_back(position - cut);
   }
-  rest.index = ContextIndex(rest.tokens, rest.order);
+  add_index(rest);
   return rest;
 }
 
-void ContextPlace::begin(const TokenRun& run, const Context& context) {
-  run_ = &run;
-  context_ = &context;
-  if (context.size() > 1) run.index.prefetch(context.at(1), context.at(0));
+ContextIndex::Range TokenRun::narrow(ContextIndex::Range range, std::int64_t depth,
+                                     std::int32_t token) const {
+  const auto token_of = [&](std::uint32_t position) { return tokens[position - 1 - depth]; };
+  const auto end = order.begin() + range.end;
+  const auto first =
+      std::partition_point(order.begin() + range.begin, end,
+                           [&](std::uint32_t position) { return token_of(position) < token; });
+  if (first == end || token_of(*first) != token) return {0, 0};
+  const auto last = std::partition_point(
+      first, end, [&](std::uint32_t position) { return token_of(position) == token; });
+  return {static_cast<std::uint32_t>(first - order.begin()),
+          static_cast<std::uint32_t>(last - order.begin())};
 }
 
-void ContextPlace::look_up() {
-  if (!run_->index.is_built()) {
-    depth_ = 0;
-    range_ = {0, static_cast<std::uint32_t>(run_->order.size())};
-  } else {
-    depth_ = 2;
-    range_ = {0, 0};
-    if (context_->size() > 1) range_ = run_->index.find(context_->at(1), context_->at(0));
-  }
+void ContextPlace::begin(const TokenRun& run, const Context& context, ContextIndex::Range range) {
+  run_ = &run;
+  context_ = &context;
+  range_ = range;
   place_ = range_.begin;
   num_left_ = range_.end - range_.begin;
   __builtin_prefetch(run_->order.data() + place_ + num_left_ / 2);
@@ -153,18 +170,16 @@ void ContextPlace::narrow_to(std::size_t most) {
 
 bool ContextPlace::is_before(std::size_t index) const {
   const std::int32_t* next = run_->tokens.data() + run_->order[index];
-  for (std::int64_t i = depth_; i < context_->size(); ++i) {
+  for (std::int64_t i = 3; i < context_->size(); ++i) {
     const std::int32_t token = next[-1 - i];
     if (token != context_->at(i)) return token < context_->at(i);
   }
   return false;
 }
 
-void ContextPlace::find(std::int64_t length) {
+ContextIndex::Range ContextPlace::find(std::int64_t length) const {
   ContextIndex::Range range{0, 0};
-  if (length < depth_) {
-    range = run_->index.find(context_->at(0));
-  } else if (length == depth_) {
+  if (length == 3) {
     range = range_;
   } else if (length <= longest_) {
     const auto num_before = count_near(place_ - range_.begin,
@@ -174,7 +189,7 @@ void ContextPlace::find(std::int64_t length) {
     range = {static_cast<std::uint32_t>(place_ - num_before),
              static_cast<std::uint32_t>(place_ + num_after)};
   }
-  found_ = std::span(run_->order).subspan(range.begin, range.end - range.begin);
+  return range;
 }
 
 }  // namespace caption::drafts

@@ -19,15 +19,23 @@ inline constexpr std::int64_t kMaxContext = 24;
 struct TokenRun {
   std::vector<std::int32_t> tokens;
   std::vector<std::uint32_t> order;
+  // Empty where the order is short (ContextIndex::is_built()). Otherwise the third token before
+  // each position of the order, kBegin where its text has none: a search among adjacent ones.
+  std::vector<std::int32_t> thirds;
   ContextIndex index;
 
   // Tokens of the texts and the kBegin before each.
   std::size_t length() const { return tokens.size() - 1; }
   std::int64_t size_bytes() const {
     return static_cast<std::int64_t>(tokens.capacity() * sizeof(std::int32_t) +
-                                     order.capacity() * sizeof(std::uint32_t)) +
+                                     order.capacity() * sizeof(std::uint32_t) +
+                                     thirds.capacity() * sizeof(std::int32_t)) +
            index.size_bytes();
   }
+  ContextIndex::Range everywhere() const { return {0, static_cast<std::uint32_t>(order.size())}; }
+  // Of the positions in `range`, which share `depth` tokens, those that share `token` before these.
+  ContextIndex::Range narrow(ContextIndex::Range range, std::int64_t depth,
+                             std::int32_t token) const;
 };
 
 TokenRun make_run(std::span<const std::int32_t> text);
@@ -56,21 +64,20 @@ class Context {
   std::int64_t size_ = 0;
 };
 
-// Where a context belongs in the order of a run, and the positions that share its last tokens. Is
-// made in three stages, so that the memory of several runs is waited for at the same time. The run
-// and the context must outlive it.
+// Where a context belongs in the order of a run, and the positions that share its last tokens,
+// three or more of them. Is made in three stages, so that the memory of several runs is waited for
+// at the same time. The run and the context must outlive it.
 class ContextPlace {
  public:
   ContextPlace() {}  // leaves the members uninitialised, as most of an array of places are unused
-  void begin(const TokenRun& run, const Context& context);
-  // Reads the index.
-  void look_up();
+  // `range` has the positions that share the last three tokens of the context.
+  void begin(const TokenRun& run, const Context& context, ContextIndex::Range range);
   // Narrows the search to kPrefetched indices, whose tokens it prefetches.
   void narrow();
   void finish();
 
   // The number of tokens, kBegin included, that the context of any position shares with this one;
-  // in a run with an index 0 where that is below 2.
+  // 0 where that is below 3.
   std::int64_t longest() const { return longest_; }
   // The number of tokens that the context shares with that of the i-th position before the place,
   // and of the i-th after it; 0 where there is none.
@@ -80,9 +87,8 @@ class ContextPlace {
   std::int64_t length_after(std::size_t i) const {
     return i < run_->order.size() - place_ ? common_length(place_ + i) : 0;
   }
-  // Finds the positions whose nearest `length` tokens are those of the context, length >= 1.
-  void find(std::int64_t length);
-  std::span<const std::uint32_t> found() const { return found_; }
+  // The positions whose nearest `length` tokens are those of the context, length >= 3.
+  ContextIndex::Range find(std::int64_t length) const;
 
  private:
   static constexpr std::size_t kPrefetched = 16;
@@ -100,12 +106,10 @@ class ContextPlace {
 
   const TokenRun* run_;
   const Context* context_;
-  ContextIndex::Range range_;  // has all positions that share depth_ tokens
-  std::int64_t depth_;
-  std::size_t place_;     // in order: positions with smaller contexts are before it
-  std::size_t num_left_;  // the place is place_ or one of so many after it
+  ContextIndex::Range range_;  // has all positions that share three tokens
+  std::size_t place_;          // in order: positions with smaller contexts are before it
+  std::size_t num_left_;       // the place is place_ or one of so many after it
   std::int64_t longest_;
-  std::span<const std::uint32_t> found_;
 };
 
 }  // namespace caption::drafts
