@@ -98,6 +98,13 @@ def report_difference(record, expected):
                   f"{str(expected.get(key))[:200]}")
 
 
+def chosen_runs(methods, parts):
+    """The pairs of a setting and a method, of which the first is the reference."""
+    reference = (next(iter(SETTINGS)), "none")
+    chosen = [(setting, method) for setting in SETTINGS if any(part in setting for part in parts) for method in methods]
+    return [reference, *(run for run in chosen if run != reference)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cli", required=True, help="path of caption-cli")
@@ -106,6 +113,8 @@ def main():
     parser.add_argument("--draft-model", help="of the method model; without it the model itself")
     parser.add_argument("--left-out", default="1", help="the layers, separated by commas, of the method self")
     parser.add_argument("--methods", default=",".join(METHODS), help="some of them, separated by commas")
+    parser.add_argument("--generations", default=",".join(GENERATIONS), help="some of them, separated by commas")
+    parser.add_argument("--settings", default="", help="only those whose names have one of these parts, separated by commas")
     parser.add_argument("--limit", type=int, help="only so many of the videos")
     parser.add_argument("--few-pages-bytes", type=int, default=1_500_000, help="KV cache of the setting with few pages")
     parser.add_argument("--options", default="", help="further options of every run, in one argument")
@@ -122,31 +131,31 @@ def main():
         extra = {"model": ["--draft-model", args.draft_model or args.model]}
         if "self" in methods:
             extra["self"] = ["--model", str(leave_out_layers(args, videos, pathlib.Path(temporary)))]
-        for generation, generation_options in GENERATIONS.items():
+        for generation in args.generations.split(","):
             expected = None
-            for setting, setting_options in SETTINGS.items():
+            for setting, method in chosen_runs(methods, args.settings.split(",")):
+                order = videos[:]
+                shuffled.shuffle(order)
+                setting_options = SETTINGS[setting]
                 if setting_options[-1] == "--kv-cache-bytes":
                     setting_options = [*setting_options, str(args.few_pages_bytes)]
-                for method in methods:
-                    order = videos[:]
-                    shuffled.shuffle(order)
-                    options = [*generation_options, *setting_options, "--drafts", method, *extra.get(method, [])]
-                    records, seconds = run(args, order, options, pathlib.Path(temporary))
-                    expected = expected or records
-                    different = [video for video in expected
-                                 if video not in records or compared(records[video]) != compared(expected[video])]
-                    num_different += len(different)
-                    steps, sources = tokens_per_step(records)
-                    drafts = ", ".join(f"{name} {accepted}/{computed}" for name, (computed, accepted) in
-                                       sorted(sources.items()))
-                    print(f"{generation}, {setting}, {method}: {len(expected) - len(different)} of {len(videos)} "
-                          f"equal; {steps:.2f} tokens per step {f'({drafts}) ' if drafts else ''}in {seconds:.0f} s",
-                          flush=True)
-                    for video in different[:3]:
-                        if video in records:
-                            report_difference(records[video], expected[video])
-                        else:
-                            print(f"  {video}: no record")
+                options = [*GENERATIONS[generation], *setting_options, "--drafts", method, *extra.get(method, [])]
+                records, seconds = run(args, order, options, pathlib.Path(temporary))
+                expected = expected or records
+                different = [video for video in expected
+                             if video not in records or compared(records[video]) != compared(expected[video])]
+                num_different += len(different)
+                steps, sources = tokens_per_step(records)
+                drafts = ", ".join(f"{name} {accepted}/{computed}" for name, (computed, accepted) in
+                                   sorted(sources.items()))
+                print(f"{generation}, {setting}, {method}: {len(expected) - len(different)} of {len(videos)} "
+                      f"equal; {steps:.2f} tokens per step {f'({drafts}) ' if drafts else ''}in {seconds:.0f} s",
+                      flush=True)
+                for video in different[:3]:
+                    if video in records:
+                        report_difference(records[video], expected[video])
+                    else:
+                        print(f"  {video}: no record")
     print(f"check_drafts: {num_different} records differ")
     sys.exit(1 if num_different else 0)
 
