@@ -27,6 +27,7 @@
 #include "pipeline/time_left.h"
 #include "preset_flags.h"
 #include "quantise/check_source.h"
+#include "quantise/make_gguf.h"
 #include "quantise/quantise_checkpoint.h"
 #include "quantize_calibration.h"
 #include "quantize_gguf.h"
@@ -147,23 +148,14 @@ const char* option_without_gguf(const QuantizeFlags& flags) {
 }
 
 int make_gguf_files(const GgufFormat& format, const QuantizeFlags& flags,
-                    const std::filesystem::path& model, const std::atomic<bool>& stop) {
-  if (const char* const option = option_without_gguf(flags)) {
-    throw Error(ErrorCode::kUsage,
-                std::string("quantize: ") + option + "; " + flags.format + " has no such option");
-  }
+                    quantise::GgufOptions options) {
   std::optional<weights::GgufSummary> made;
   {
     QuantizeProgressLine line(progress_style(flags));
-    const auto update = [&line](const weights::GgufStep& step, std::int64_t elapsed_us) {
-      line.update({.tensors_done = step.done_tensors,
-                   .tensors_total = step.total_tensors,
-                   .bytes_done = step.done_bytes,
-                   .bytes_total = step.total_bytes,
-                   .elapsed_us = elapsed_us});
+    options.on_progress = [&line](const quantise::QuantiseProgress& progress) {
+      line.update(progress);
     };
-    made = make_gguf(
-        format, {.model = model, .output = flags.output, .stop = &stop, .on_progress = update});
+    made = quantise::make_gguf(options);
   }
   report_gguf(format, flags.output, made);
   return made ? kExitOk : kExitInterrupted;
@@ -172,6 +164,11 @@ int make_gguf_files(const GgufFormat& format, const QuantizeFlags& flags,
 // Throws Error(kUsage) for options that mean nothing without another one.
 void require_consistent(const QuantizeFlags& flags) {
   if (flags.output.empty()) throw Error(ErrorCode::kUsage, "quantize: -o is empty");
+  const char* const option = option_without_gguf(flags);
+  if (find_gguf_format(flags.format) != nullptr && option != nullptr) {
+    throw Error(ErrorCode::kUsage,
+                std::string("quantize: ") + option + "; " + flags.format + " has no such option");
+  }
   if (flags.quiet && log_level() < LogLevel::kInfo) {
     throw Error(ErrorCode::kUsage, "quantize: -q and -v exclude each other");
   }
@@ -218,10 +215,17 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
   if (flags.quiet) set_log_level(LogLevel::kWarning);
   std::atomic<bool>& stop = catch_interrupts();
   const std::filesystem::path model = find_source(flags, globals);
-  // Quantising takes long, so that what could not be run afterwards is refused before.
-  quantise::check_source(model);
+  // Quantising takes long, so that what could not be run afterwards is refused before. Calibration
+  // opens the model itself.
+  if (!flags.calibration.is_wanted()) quantise::check_source(globals.context(), model);
   if (const GgufFormat* const gguf = find_gguf_format(flags.format)) {
-    return make_gguf_files(*gguf, flags, model, stop);
+    return make_gguf_files(*gguf, flags,
+                           {.model = model,
+                            .output = flags.output,
+                            .format = flags.format,
+                            .type = gguf->weights,
+                            .digests = DigestCache(globals.locations.digests),
+                            .stop = &stop});
   }
   quantise::QuantiseOptions options{.model = model,
                                     .output = flags.output,

@@ -1,11 +1,9 @@
 #include "quantize_gguf.h"
 
-#include <chrono>
-#include <cstdint>
+#include <iterator>
 #include <string>
 
 #include "base/counted.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "records/file_name.h"
@@ -25,8 +23,6 @@ constexpr GgufFormat kFormats[] = {
      .weights = weights::GgufWeights::kF16},
 };
 
-struct Stopped {};
-
 }  // namespace
 
 std::span<const GgufFormat> gguf_formats() { return kFormats; }
@@ -36,23 +32,6 @@ const GgufFormat* find_gguf_format(std::string_view name) {
     if (format.name == name) return &format;
   }
   return nullptr;
-}
-
-std::optional<weights::GgufSummary> make_gguf(const GgufFormat& format,
-                                              const GgufRequest& request) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
-  const auto report = [&](const weights::GgufStep& step) {
-    if (request.stop != nullptr && *request.stop) throw Stopped{};
-    const auto elapsed =
-        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
-    if (request.on_progress) request.on_progress(step, elapsed.count());
-  };
-  try {
-    return weights::write_gguf_model(request.model, request.output, format.weights, report);
-  } catch (const Stopped&) {
-    return std::nullopt;
-  }
 }
 
 void report_gguf(const GgufFormat& format, const std::filesystem::path& output,

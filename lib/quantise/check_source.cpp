@@ -1,29 +1,52 @@
 #include "quantise/check_source.h"
 
-#include <cstddef>
 #include <system_error>
-#include <vector>
 
+#include "base/error.h"
+#include "base/open_file.h"
+#include "model/caption_model.h"
+#include "model/generation_config.h"
+#include "model/model_files.h"
 #include "model/read_blueprint.h"
-#include "model/stored_names.h"
-#include "weights/checkpoint.h"
+#include "weights/format.h"
 #include "weights/open_source.h"
 
 namespace caption::quantise {
 
-void check_source(const std::filesystem::path& folder) {
+namespace fs = std::filesystem;
+
+void require_plain_folder(const fs::path& model) {
   std::error_code ignored;
-  const bool has_config = std::filesystem::exists(folder / "config.json", ignored);
-  if (!has_config || weights::is_quantised_folder(folder)) return;
+  if (!fs::is_directory(model, ignored)) {
+    throw Error(ErrorCode::kUsage,
+                model.string() +
+                    ": is no folder; quantize takes a model's folder with safetensors, as "
+                    "transformers saves it (a GGUF file: the model that it was made of; a composed "
+                    "model: the folder of its language model, which then becomes its llm)");
+  }
+  if (!is_present(model / "config.json")) {
+    throw Error(ErrorCode::kBadModel,
+                model.string() +
+                    ": holds no config.json; quantize takes a model's folder as transformers saves "
+                    "it (of GGUF files the model that they were made of, of a composed model the "
+                    "folder of its language model)");
+  }
+  if (!weights::is_quantised_folder(model)) return;
+  throw Error(ErrorCode::kBadModel,
+              model.string() + ": is quantised already (" +
+                  model::read_model_files(model).quantisation +
+                  "); codes are not rounded a second time, so give the model that it was made of");
+}
+
+void check_source(const Context& context, const fs::path& folder) {
+  require_plain_folder(folder);
   const model::Blueprint blueprint = model::read_blueprint(folder);
-  if (!blueprint.text.has_value() || !blueprint.vision.has_value()) return;
-  weights::Checkpoint file = weights::Checkpoint::open(folder);
-  const std::vector<model::StoredName> places = model::find_stored_names(blueprint, file);
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const model::Parameter& parameter = blueprint.parameters[i];
-    // A tied head has no tensor of its own.
-    if (places[i].name.empty()) continue;
-    file.read(places[i].name, model::tensor_shape(parameter, places[i]));
+  if (blueprint.text.has_value() && blueprint.vision.has_value()) {
+    // As f32, weights are neither converted nor packed: they stay mapped and are not read.
+    model::open_model(context, folder, weights::WeightFormat::kF32,
+                      {.opening = model::Opening::kToCheck});
+  } else {
+    model::read_generation_config(folder);
   }
 }
 

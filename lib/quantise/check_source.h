@@ -3,12 +3,18 @@
 
 #include <filesystem>
 
+#include "backend/context.h"
+
 namespace caption::quantise {
 
-// Reads the configuration and, of a captioner, the shapes of all tensors that it has parameters
-// for. Reads no weights, and nothing of a folder without config.json or of a quantised one, which
-// are refused elsewhere. Throws as model::read_blueprint(), and Error(kBadModel) naming a tensor
-// that is missing or has another shape.
-void check_source(const std::filesystem::path& folder);
+// Throws Error: kUsage for what is no folder; kBadModel for a folder without config.json, and for
+// one whose weights are quantised already.
+void require_plain_folder(const std::filesystem::path& model);
+
+// The same, and opens a captioner as a run does, with its processor, tokenizer and
+// generation_config.json; of a language model or a tower reads config.json and
+// generation_config.json. Reads no weights. Throws as model::read_blueprint() and
+// model::open_model().
+void check_source(const Context& context, const std::filesystem::path& folder);
 
 }  // namespace caption::quantise

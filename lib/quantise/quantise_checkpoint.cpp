@@ -12,17 +12,15 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
-#include "base/open_file.h"
 #include "base/units.h"
-#include "model/model_files.h"
 #include "model/read_blueprint.h"
+#include "quantise/check_source.h"
 #include "quantise/gptq_solver.h"
 #include "quantise/internal/calibrated_layers.h"
 #include "quantise/internal/checkpoint_plan.h"
 #include "quantise/internal/other_files.h"
 #include "quantise/internal/output_folder.h"
 #include "weights/checkpoint.h"
-#include "weights/open_source.h"
 
 namespace caption::quantise {
 namespace {
@@ -60,29 +58,6 @@ const FormatEntry& require_format(const QuantiseOptions& options) {
   if (format.act_order && !is_gptq) refuse("--act-order", "gptq with --calibrate");
   if (options.damping && !is_gptq) refuse("--damping", "gptq with --calibrate");
   return *entry;
-}
-
-void require_plain_folder(const fs::path& model) {
-  std::error_code ignored;
-  if (!fs::is_directory(model, ignored)) {
-    throw Error(ErrorCode::kUsage,
-                model.string() +
-                    ": is no folder; quantize takes a model's folder with safetensors, as "
-                    "transformers saves it (a GGUF file: the model that it was made of; a composed "
-                    "model: the folder of its language model, which then becomes its llm)");
-  }
-  if (!is_present(model / kConfig)) {
-    throw Error(ErrorCode::kBadModel,
-                model.string() +
-                    ": holds no config.json; quantize takes a model's folder as transformers saves "
-                    "it (of GGUF files the model that they were made of, of a composed model the "
-                    "folder of its language model)");
-  }
-  if (!weights::is_quantised_folder(model)) return;
-  throw Error(ErrorCode::kBadModel,
-              model.string() + ": is quantised already (" +
-                  model::read_model_files(model).quantisation +
-                  "); codes are not rounded a second time, so give the model that it was made of");
 }
 
 // The blueprint of a captioner, or of a language model under the names that its folder has.

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -65,7 +67,7 @@ GgmlType type_of(const GgufTensorHeader& tensor, GgufWeights type) {
 
 // A file that is to be written.
 struct FilePlan {
-  fs::path path;
+  std::string name;
   GgufFields fields;
   std::vector<ExportedTensor> tensors;
 
@@ -78,11 +80,11 @@ struct FilePlan {
   }
 };
 
-void set_types(GgufWeights type, FilePlan& plan, GgufSummary& summary) {
+void set_types(GgufWeights type, FilePlan& plan, std::vector<std::string>& kept_f16) {
   for (ExportedTensor& tensor : plan.tensors) {
     tensor.header.type = type_of(tensor.header, type);
     if (type != GgufWeights::kF16 && tensor.header.type == GgmlType::kF16) {
-      summary.kept_f16.push_back(tensor.header.name);
+      kept_f16.push_back(tensor.header.name);
     }
   }
 }
@@ -130,15 +132,24 @@ GgufFields general_fields(std::string_view architecture, std::string_view kind,
   return fields;
 }
 
-struct Plan {
+}  // namespace
+
+struct GgufExport::Plan {
+  fs::path model_folder;
+  std::unique_ptr<Source> source;
   std::vector<std::int64_t> eos_ids;  // of config.json
   FilePlan text;
   std::optional<FilePlan> tower;
+  std::vector<std::string> kept_f16;
   std::int64_t total_bytes() const { return text.data_bytes() + (tower ? tower->data_bytes() : 0); }
   std::int64_t num_tensors() const {
     return std::ssize(text.tensors) + (tower ? std::ssize(tower->tensors) : 0);
   }
 };
+
+namespace {
+
+using Plan = GgufExport::Plan;
 
 void check_embedding(const Source& source, const ExportedModel& model,
                      const std::vector<ExportedTensor>& tensors) {
@@ -153,46 +164,47 @@ void check_embedding(const Source& source, const ExportedModel& model,
   }
 }
 
-Plan make_plan(const fs::path& model_folder, const fs::path& out_folder, const Source& source,
-               GgufWeights type, GgufSummary& summary) {
+Plan make_plan(const fs::path& model_folder, GgufWeights type) {
   const ExportedModel model = read_exported_model(model_folder);
+  Plan plan;
+  plan.model_folder = model_folder;
+  plan.source = open_source(model_folder);
   const std::string name = name_of(model_folder);
   const bool has_tower = model.family != ExportFamily::kText;
   GgufFields tower_fields;
   std::optional<ExportedTower> tower;
   if (has_tower) tower = read_exported_tower(model, model_folder, tower_fields);
-  ExportedTensors tensors = assign_tensors(source, model, tower ? &*tower : nullptr);
-  check_embedding(source, model, tensors.text);
-  Plan plan;
+  ExportedTensors tensors = assign_tensors(*plan.source, model, tower ? &*tower : nullptr);
+  check_embedding(*plan.source, model, tensors.text);
   plan.eos_ids = model.text_config.get_ints("eos_token_id");
-  plan.text.path = out_folder / file_name(name, type);
+  plan.text.name = file_name(name, type);
   plan.text.fields = general_fields(model.text.architecture, "model", name, tensors.text);
   add_text_fields(model.text, plan.text.fields);
   plan.text.fields.add("general.file_type", file_type_of(type))
       .add("general.quantization_version", kQuantizationVersion);
   add_token_fields(model, model_folder, plan.text.fields);
   plan.text.tensors = std::move(tensors.text);
-  set_types(type, plan.text, summary);
+  set_types(type, plan.text, plan.kept_f16);
   if (!tower) return plan;
   // The towers of 4-bit models have 8 bits, as in the pairs of files that llama.cpp's makers
   // publish.
   const GgufWeights tower_type = type == GgufWeights::kQ4_0 ? GgufWeights::kQ8_0 : type;
   plan.tower.emplace();
-  plan.tower->path = out_folder / ("mmproj-" + file_name(name, tower_type));
+  plan.tower->name = "mmproj-" + file_name(name, tower_type);
   plan.tower->fields = general_fields("clip", "mmproj", name, tensors.tower);
   plan.tower->fields.add("general.file_type", file_type_of(tower_type));
   plan.tower->fields.append(tower_fields);
   plan.tower->fields.add("general.quantization_version", kQuantizationVersion);
   plan.tower->tensors = std::move(tensors.tower);
-  set_types(tower_type, *plan.tower, summary);
+  set_types(tower_type, *plan.tower, plan.kept_f16);
   return plan;
 }
 
-void write_file(const FilePlan& plan, Source& source, GgufStep& step,
+void write_file(const FilePlan& plan, const fs::path& folder, Source& source, GgufStep& step,
                 const GgufProgress& progress) {
   std::vector<GgufTensorHeader> headers;
   for (const ExportedTensor& tensor : plan.tensors) headers.push_back(tensor.header);
-  GgufWriter writer(plan.path, plan.fields, std::move(headers));
+  GgufWriter writer(folder / plan.name, plan.fields, std::move(headers));
   for (const ExportedTensor& tensor : plan.tensors) {
     step.tensor = tensor.header.name;
     write_tensor(tensor, source, [&](std::span<const std::byte> bytes) {
@@ -209,12 +221,18 @@ void write_file(const FilePlan& plan, Source& source, GgufStep& step,
   throw Error(ErrorCode::kIo, file.string() + ": cannot write the file: " + error.message());
 }
 
+constexpr const char* kGenerationConfig = "generation_config.json";
+// The files that count beside GGUF files.
+constexpr const char* kCopiedFiles[] = {"preprocessor_config.json",
+                                        "video_preprocessor_config.json", kGenerationConfig,
+                                        "chat_template.jinja"};
+
 // Writes the ids that end a caption where only config.json has them: a GGUF file has the
 // tokenizer's. The file is written under another name first.
 void write_end_ids(const std::vector<std::int64_t>& ids, const fs::path& file) {
   std::string list;
   for (const std::int64_t id : ids) list += (list.empty() ? "" : ", ") + std::to_string(id);
-  const fs::path temporary = file.string() + ".part";
+  const fs::path temporary = file.string() + GgufWriter::kUnfinished;
   std::ofstream out(temporary);
   out << "{\n  \"eos_token_id\": [" << list << "]\n}\n";
   out.close();
@@ -229,7 +247,7 @@ void write_end_ids(const std::vector<std::int64_t>& ids, const fs::path& file) {
 // Writes the copy under another name first.
 void copy_beside(const fs::path& from, const fs::path& to) {
   std::error_code error;
-  const fs::path temporary = to.string() + ".part";
+  const fs::path temporary = to.string() + GgufWriter::kUnfinished;
   fs::copy_file(from, temporary, fs::copy_options::overwrite_existing, error);
   if (!error) fs::rename(temporary, to, error);
   if (!error) return;
@@ -242,13 +260,12 @@ void copy_files(const fs::path& model_folder, const fs::path& out_folder,
                 const std::vector<std::int64_t>& eos_ids, GgufSummary& summary) {
   std::error_code ignored;
   if (fs::equivalent(model_folder, out_folder, ignored)) return;
-  for (const char* const name : {"preprocessor_config.json", "video_preprocessor_config.json",
-                                 "generation_config.json", "chat_template.jinja"}) {
+  for (const char* const name : kCopiedFiles) {
     if (!is_present(model_folder / name)) continue;
     copy_beside(model_folder / name, out_folder / name);
     summary.copied_files.push_back(out_folder / name);
   }
-  const fs::path generation = out_folder / "generation_config.json";
+  const fs::path generation = out_folder / kGenerationConfig;
   if (eos_ids.empty() || is_present(model_folder / generation.filename())) return;
   write_end_ids(eos_ids, generation);
   summary.copied_files.push_back(generation);
@@ -264,9 +281,9 @@ void make_folder(const fs::path& folder) {
 
 // The bytes that writing a file takes from the file system, less the padding: what an interrupted
 // call has left of it is overwritten, a whole file of its name only at the end.
-std::int64_t bytes_needed(const FilePlan& plan) {
+std::int64_t bytes_needed(const fs::path& folder, const FilePlan& plan) {
   std::error_code error;
-  const std::uintmax_t left = fs::file_size(plan.path.string() + GgufWriter::kUnfinished, error);
+  const std::uintmax_t left = fs::file_size(folder / (plan.name + GgufWriter::kUnfinished), error);
   const std::int64_t written = plan.data_bytes() + std::ssize(plan.fields.bytes());
   return written - (error ? 0 : static_cast<std::int64_t>(left));
 }
@@ -274,22 +291,11 @@ std::int64_t bytes_needed(const FilePlan& plan) {
 void require_space(const fs::path& folder, const Plan& plan, const FreeBytes& free) {
   const std::optional<std::int64_t> available = free(folder);
   const std::int64_t needed =
-      bytes_needed(plan.text) + (plan.tower ? bytes_needed(*plan.tower) : 0);
+      bytes_needed(folder, plan.text) + (plan.tower ? bytes_needed(folder, *plan.tower) : 0);
   if (!available || *available >= needed) return;
   throw Error(ErrorCode::kIo, folder.string() + ": the files need " + format_bytes(needed) +
                                   ", and " + format_bytes(*available) +
                                   " are free; give another folder with -o, or make room");
-}
-
-// Refuses a folder with other weights, beside which nothing would tell which to read.
-void check_folder(const fs::path& folder, const Plan& plan) {
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const fs::path& path = entry.path();
-    const bool is_ours = path == plan.text.path || (plan.tower && path == plan.tower->path);
-    if (is_ours || (path.extension() != ".gguf" && path.extension() != ".safetensors")) continue;
-    throw Error(ErrorCode::kOutputConflict,
-                path.string() + ": other weights are in the output folder; give an empty one");
-  }
 }
 
 }  // namespace
@@ -303,40 +309,57 @@ std::string_view gguf_weights_name(GgufWeights type) {
   return "?";
 }
 
-GgufSummary write_gguf_model(const fs::path& model_folder, const fs::path& out_folder,
-                             GgufWeights type, const GgufProgress& progress,
-                             const FreeBytes& free) {
+GgufExport::GgufExport(const fs::path& model_folder, GgufWeights type) {
   if (is_quantised_folder(model_folder)) {
     throw Error(ErrorCode::kUnavailable,
                 model_folder.string() +
                     ": holds quantised weights already (quantization_config of config.json); GGUF "
                     "files are made of the model in bf16, f16 or f32");
   }
-  GgufSummary summary;
-  read_exported_model(model_folder);  // says what is wrong with the folder before its weights
-  const std::unique_ptr<Source> source = open_source(model_folder);
-  const Plan plan = make_plan(model_folder, out_folder, *source, type, summary);
+  plan_ = std::make_unique<Plan>(make_plan(model_folder, type));
+}
+
+GgufExport::~GgufExport() = default;
+
+std::set<std::string> GgufExport::file_names() const {
+  std::set<std::string> names = {plan_->text.name};
+  if (plan_->tower) names.insert(plan_->tower->name);
+  names.insert(std::begin(kCopiedFiles), std::end(kCopiedFiles));
+  for (const std::string& name : std::set<std::string>(names)) {
+    names.insert(name + GgufWriter::kUnfinished);
+  }
+  return names;
+}
+
+Sha256 GgufExport::content_hash(const DigestCache& digests) const {
+  return plan_->source->content_hash(digests);
+}
+
+GgufSummary GgufExport::write(const fs::path& out_folder, const GgufProgress& progress,
+                              const FreeBytes& free) {
+  const Plan& plan = *plan_;
   make_folder(out_folder);
-  check_folder(out_folder, plan);
   require_space(out_folder, plan, free);
   GgufStep step{.tensor = {},
                 .done_bytes = 0,
                 .total_bytes = plan.total_bytes(),
                 .done_tensors = 0,
                 .total_tensors = plan.num_tensors()};
-  write_file(plan.text, *source, step, progress);
-  summary.text_file = plan.text.path;
+  GgufSummary summary;
+  summary.text_file = out_folder / plan.text.name;
+  summary.kept_f16 = plan.kept_f16;
   summary.num_tensors = plan.num_tensors();
+  write_file(plan.text, out_folder, *plan.source, step, progress);
   if (plan.tower) {
-    write_file(*plan.tower, *source, step, progress);
-    summary.tower_file = plan.tower->path;
+    write_file(*plan.tower, out_folder, *plan.source, step, progress);
+    summary.tower_file = out_folder / plan.tower->name;
   }
-  copy_files(model_folder, out_folder, plan.eos_ids, summary);
+  copy_files(plan.model_folder, out_folder, plan.eos_ids, summary);
   summary.size_bytes = static_cast<std::int64_t>(fs::file_size(summary.text_file));
   if (summary.tower_file) {
     summary.size_bytes += static_cast<std::int64_t>(fs::file_size(*summary.tower_file));
   }
-  if (const auto changed = source->find_changed_file()) {
+  if (const auto changed = plan.source->find_changed_file()) {
     throw Error(ErrorCode::kBadModel, *changed);
   }
   return summary;

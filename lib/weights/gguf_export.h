@@ -19,12 +19,16 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/digest_cache.h"
 #include "base/free_space.h"
+#include "base/sha256.h"
 
 namespace caption::weights {
 
@@ -50,21 +54,40 @@ struct GgufSummary {
   std::int64_t num_tensors = 0;
 };
 
-// Writes the files to `out_folder`, which is made if it is missing, and copies the files that count
-// beside GGUF files: preprocessor_config.json, video_preprocessor_config.json, chat_template.jinja
-// and generation_config.json, which is made of config.json's eos_token_id where there is none. A
-// file of the same name is replaced. Memory beside the mapped checkpoint: a few MiB. On an error or
-// an exception of `progress` no file is left that is not whole, but the text file may have been
-// finished before the tower failed.
-//
-// Throws Error(kBadModel) naming file and tensor or key for a folder that is no whole model;
-// kUnavailable for a model, a tokenizer or a value without a form in GGUF files, and for a folder
-// whose weights are quantised already; kOutputConflict for an output folder with safetensors or
-// other GGUF files, beside which nothing would tell which to read; kIo naming the file that cannot
-// be written, or the output folder where the files need more room than `free` tells, before
-// anything is written.
-GgufSummary write_gguf_model(const std::filesystem::path& model_folder,
-                             const std::filesystem::path& out_folder, GgufWeights type,
-                             const GgufProgress& progress = {}, const FreeBytes& free = free_bytes);
+// The GGUF files of a model's folder. The constructor reads configurations and headers, write()
+// the weights.
+class GgufExport {
+ public:
+  // Throws Error(kBadModel) naming file and tensor or key for a folder that is no whole model;
+  // kUnavailable for a model, a tokenizer or a value without a form in GGUF files, and for a folder
+  // whose weights are quantised already.
+  GgufExport(const std::filesystem::path& model_folder, GgufWeights type);
+  ~GgufExport();
+  GgufExport(const GgufExport&) = delete;
+  GgufExport& operator=(const GgufExport&) = delete;
+
+  // The names of all files that write() may make, unfinished ones among them.
+  std::set<std::string> file_names() const;
+  // SHA-256 of the folder's weights (weights/source.h).
+  Sha256 content_hash(const DigestCache& digests) const;
+
+  // Writes the files to `out_folder`, which is made if it is missing, and copies the files that
+  // count beside GGUF files: preprocessor_config.json, video_preprocessor_config.json,
+  // chat_template.jinja and generation_config.json, which is made of config.json's eos_token_id
+  // where there is none. A file of the same name is replaced. Memory beside the mapped checkpoint:
+  // a few MiB. On an error or an exception of `progress` no file is left that is not whole, but the
+  // text file may have been finished before the tower failed.
+  //
+  // Throws Error(kBadModel) for a tensor of another shape, and for a file of weights that is
+  // written meanwhile; kIo naming the file that cannot be written, or the output folder where the
+  // files need more room than `free` tells, before anything is written.
+  GgufSummary write(const std::filesystem::path& out_folder, const GgufProgress& progress = {},
+                    const FreeBytes& free = free_bytes);
+
+  struct Plan;
+
+ private:
+  std::unique_ptr<Plan> plan_;
+};
 
 }  // namespace caption::weights

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -90,28 +92,125 @@ TEST_SUITE("app/gguf") {
     const Finished again = run_cli({"quantize", drawn.checkpoint().string(), "-o",
                                     (out / "gguf-f16").string(), "--format", "gguf-q8_0"});
     CHECK(again.exit_code == 2);
-    CHECK(contains(again.err, "other weights are in the output folder; give an empty one"));
+    CHECK(contains(again.err,
+                   "the files here are made with --format gguf-f16, not gguf-q8_0; give another "
+                   "folder with -o"));
+    CHECK(make("gguf-q8_0").exit_code == 0);
     const Finished option = run_cli({"quantize", "m", "-o", "o", "--format", "gguf-q8_0",
                                      "--max-shard-size", "1GB", "--quiet"});
-    CHECK(option.exit_code != 0);
+    CHECK(option.exit_code == 2);
+    CHECK(contains(option.err, "--max-shard-size is for files of safetensors"));
   }
 
-  TEST_CASE("quantize refuses a folder that could not be run, and writes nothing") {
-    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "of_other_patches";
-    const fs::path out = fs::path(CAPTION_TEST_TMP) / "of_other_patches_gguf";
+  TEST_CASE("quantize to GGUF writes to no folder that holds other files") {
+    const fs::path out = fs::path(CAPTION_TEST_TMP) / "foreign_gguf";
+    const std::string model = CAPTION_SOURCE_DIR "/samples/demo-model";
+    // Without the manifest a file of the same name is another program's, too.
+    for (const char* const name : {"notes.txt", "demo-model-Q8_0.gguf"}) {
+      CAPTURE(std::string(name));
+      fs::remove_all(out);
+      fs::create_directories(out);
+      write_text(out / name, "kept");
+      const Finished made =
+          run_cli({"quantize", model, "-o", out.string(), "--format", "gguf-q8_0"});
+      CHECK(made.exit_code == 2);
+      CHECK(contains(made.err, std::string(name) + ": is no file of this checkpoint"));
+      CHECK(contains(made.err, "give another folder with -o"));
+      CHECK(read_text(out / name) == "kept");
+      CHECK(std::distance(fs::directory_iterator(out), fs::directory_iterator()) == 1);
+    }
+  }
+
+  TEST_CASE("quantize refuses a folder as run does, and writes nothing") {
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "not_runnable";
+    const fs::path out = fs::path(CAPTION_TEST_TMP) / "not_runnable_out";
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      std::string config = read_text(folder / "config.json");
+      REQUIRE(contains(config, from));
+      write_text(folder / "config.json", config.replace(config.find(from), from.size(), to));
+    };
+    const struct {
+      std::function<void()> spoil;
+      const char* message;
+    } kRows[] = {
+        {[&] { replace("\"patch_size\": 14", "\"patch_size\": 7"); },
+         "patch_embedding.weight\" has shape [192, 3, 14, 14]"},
+        {[&] { fs::remove(folder / "preprocessor_config.json"); },
+         "neither video_preprocessor_config.json nor preprocessor_config.json is there"},
+        {[&] { write_text(folder / "generation_config.json", "{\"temperature\": -3}"); },
+         "generation_config.json: temperature is -3"},
+        {[&] { write_text(folder / "config.json", "{}"); }, "config.json: model_type: is missing"},
+        {[&] { replace("\"image_size\": 112", "\"image_size\": 0"); },
+         "vision_config.image_size: expected 1 to 8192, found 0"},
+        {[&] {
+           fs::remove(folder / "tokenizer.json");
+           fs::remove(folder / "tokenizer.model");
+         },
+         "has no tokenizer"}};
+    for (const auto& row : kRows) {
+      CAPTURE(std::string(row.message));
+      fs::remove_all(folder);
+      fs::copy(CAPTION_SOURCE_DIR "/samples/demo-model", folder);
+      row.spoil();
+      CHECK(contains(run_model(folder).err, row.message));
+      for (const char* const format : {"gguf-q8_0", "nf4"}) {
+        CAPTURE(std::string(format));
+        fs::remove_all(out);
+        const Finished made =
+            run_cli({"quantize", folder.string(), "-o", out.string(), "--format", format});
+        CHECK(made.exit_code == 3);
+        CHECK(contains(made.err, row.message));
+        CHECK(!fs::exists(out));
+      }
+    }
+  }
+
+  TEST_CASE("quantize refuses what is no plain folder in the same words for every format") {
+    const testing::DrawnGguf drawn(kGoldens / "qwen3_vl_q8_0");
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "quantised_already";
+    const fs::path out = fs::path(CAPTION_TEST_TMP) / "quantised_already_out";
+    fs::remove_all(folder);
+    REQUIRE(run_cli({"quantize", CAPTION_SOURCE_DIR "/samples/demo-model", "-o", folder.string(),
+                     "--format", "nf4"})
+                .exit_code == 0);
+    const struct {
+      fs::path model;
+      int exit_code;
+      const char* message;
+    } kRows[] = {{drawn.path() / "model.gguf", 2, "is no folder; quantize takes a model's folder"},
+                 {drawn.path(), 3, "holds no config.json; quantize takes a model's folder"},
+                 {folder, 3, "is quantised already (bitsandbytes, 4 bits)"}};
+    for (const auto& row : kRows) {
+      for (const char* const format : {"gguf-f16", "w8a8"}) {
+        CAPTURE(std::string(row.message));
+        CAPTURE(std::string(format));
+        fs::remove_all(out);
+        const Finished made =
+            run_cli({"quantize", row.model.string(), "-o", out.string(), "--format", format});
+        CHECK(made.exit_code == row.exit_code);
+        CHECK(contains(made.err, row.message));
+        CHECK(!fs::exists(out));
+      }
+    }
+  }
+
+  TEST_CASE("a text_config without model_type is the family's own, as for run") {
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "untyped";
+    const fs::path out = fs::path(CAPTION_TEST_TMP) / "untyped_gguf";
     fs::remove_all(folder);
     fs::remove_all(out);
     fs::copy(CAPTION_SOURCE_DIR "/samples/demo-model", folder);
     std::string config = read_text(folder / "config.json");
-    const std::string from = "\"patch_size\": 14";
-    REQUIRE(contains(config, from));
-    config.replace(config.find(from), from.size(), "\"patch_size\": 7");
-    write_text(folder / "config.json", config);
+    const std::string key = "\"model_type\": \"llama\",";
+    REQUIRE(contains(config, key));
+    write_text(folder / "config.json", config.erase(config.find(key), key.size()));
     const Finished made =
-        run_cli({"quantize", folder.string(), "-o", out.string(), "--format", "gguf-q8_0"});
-    CHECK(made.exit_code == 3);
-    CHECK(contains(made.err, "patch_embedding.weight\" has shape [192, 3, 14, 14]"));
-    CHECK(!fs::exists(out));
+        run_cli({"quantize", folder.string(), "-o", out.string(), "--format", "gguf-f16"});
+    CAPTURE(made.err);
+    CHECK(made.exit_code == 0);
+    const std::vector<std::string> in_f32 = {"--dtype", "f32"};
+    // bf16 weights of this size have the same values in f16.
+    CHECK(caption_of(run_model(out, in_f32)) == caption_of(run_model(folder, in_f32)));
   }
 
   TEST_CASE("plan and inspect know them") {

@@ -167,22 +167,24 @@ JsonObject require_part(const JsonObject& config, std::string_view key) {
 struct FamilyName {
   std::string_view model_type;
   ExportFamily family;
-  std::string_view text_key;   // of the text model's configuration; "" for the root
-  std::string_view text_type;  // its model_type, whatever it says; "" for the one that it says
+  std::string_view text_key;  // of the text model's configuration; "" for the root
+  // The model_type of that configuration where it says none or, if `is_fixed`, whatever it says.
+  std::string_view text_type;
+  bool is_fixed = false;
 };
 constexpr FamilyName kFamilies[] = {
     {"llama", ExportFamily::kText, "", "llama"},
     {"mistral", ExportFamily::kText, "", "mistral"},
     {"qwen2", ExportFamily::kText, "", "qwen2"},
     {"qwen3", ExportFamily::kText, "", "qwen3"},
-    {"qwen2_5_vl", ExportFamily::kQwen25Vl, "text_config", "qwen2_5_vl_text"},
-    {"qwen3_vl", ExportFamily::kQwen3Vl, "text_config", "qwen3_vl_text"},
-    {"internvl", ExportFamily::kInternVl, "text_config", ""},
-    {"internvl_chat", ExportFamily::kInternVlChat, "llm_config", ""},
-    {"llava_next_video", ExportFamily::kLlava, "text_config", ""}};
+    {"qwen2_5_vl", ExportFamily::kQwen25Vl, "text_config", "qwen2_5_vl_text", true},
+    {"qwen3_vl", ExportFamily::kQwen3Vl, "text_config", "qwen3_vl_text", true},
+    {"internvl", ExportFamily::kInternVl, "text_config", "qwen2"},
+    {"internvl_chat", ExportFamily::kInternVlChat, "llm_config", "qwen2"},
+    {"llava_next_video", ExportFamily::kLlava, "text_config", "llama"}};
 
 const FamilyName& family_of(const JsonObject& config) {
-  const std::string model_type = config.get_string("model_type", "");
+  const std::string model_type = config.require_string("model_type");
   std::string names;
   for (const FamilyName& known : kFamilies) {
     if (known.model_type == model_type) return known;
@@ -220,9 +222,9 @@ ExportedModel read_exported_model(const std::filesystem::path& folder) {
   const bool is_in_root = known.text_key.empty() || (known.family == ExportFamily::kQwen25Vl &&
                                                      !config.get_object(known.text_key));
   const JsonObject text = is_in_root ? config : require_part(config, known.text_key);
-  const std::string said = text.get_string("model_type", "qwen2");
+  const std::string said = text.get_string("model_type", known.text_type);
   ExportedModel model{.family = known.family,
-                      .text = read_text(text, known.text_type.empty() ? said : known.text_type),
+                      .text = read_text(text, known.is_fixed ? known.text_type : said),
                       .config = config,
                       .text_config = text};
   if (known.family == ExportFamily::kQwen3Vl) {

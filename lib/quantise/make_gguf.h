@@ -1,0 +1,31 @@
+// quantise/make_gguf.h: makes GGUF files of a model's folder in a folder of their own.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/digest_cache.h"
+#include "quantise/quantise_checkpoint.h"
+#include "weights/gguf_export.h"
+
+namespace caption::quantise {
+
+struct GgufOptions {
+  std::filesystem::path model;   // a folder with safetensors
+  std::filesystem::path output;  // a folder, made if it is missing
+  std::string format;            // its name in the manifest and in messages, "gguf-q8_0"
+  weights::GgufWeights type = weights::GgufWeights::kF16;
+  DigestCache digests = {};
+  const std::atomic<bool>* stop = nullptr;  // ends the call soon after it has become true
+  std::function<void(const QuantiseProgress&)> on_progress = {};
+};
+
+// Returns nullopt when it was stopped; nothing is kept of a file that was not whole, and the same
+// call begins again. Throws Error as weights::GgufExport does, and kOutputConflict when the output
+// holds other files, is of other settings, or is being written by another process.
+std::optional<weights::GgufSummary> make_gguf(const GgufOptions& options);
+
+}  // namespace caption::quantise
