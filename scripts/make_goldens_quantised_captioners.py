@@ -104,7 +104,8 @@ class Nf4Double:
         weight = f"{module}.weight"
         return [row(weight, "U8", (math.ceil(n * k / 2), 1)), row(f"{weight}.absmax", "U8", (blocks,)),
                 positive(f"{weight}.nested_absmax", (math.ceil(blocks / 256),), -4, "F32"),
-                row(f"{weight}.nested_quant_map", "F32", (256,), center=0, scale=0),
+                row(f"{weight}.nested_quant_map", "F32", (256,),
+                    values=bitsandbytes.functional.create_dynamic_map().tolist()),
                 row(f"{weight}.quant_map", "F32", (16,), values=NF4),
                 row(f"{weight}.quant_state.bitsandbytes__nf4", "U8", (len(text),), text=text)]
 

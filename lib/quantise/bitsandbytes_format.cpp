@@ -13,6 +13,7 @@
 #include "quantise/internal/config_json.h"
 #include "quantise/internal/numbers.h"
 #include "quantise/rounding.h"
+#include "weights/quantise.h"
 
 namespace caption::quantise {
 namespace {
@@ -123,7 +124,7 @@ std::vector<Bytes> BlockFormat::encode(ThreadPool& pool, ConstView matrix) const
       bytes_of<float>(table_of(table_)), bytes_of<char>(text)};
   if (!double_quant_) return parts;
   parts.push_back(bytes_of<float>(nested.absmax));
-  parts.push_back(bytes_of<float>(dynamic_map()));
+  parts.push_back(bytes_of<float>(weights::dynamic_codebook()));
   return parts;
 }
 

@@ -62,40 +62,10 @@ float normalise(std::span<float> block, std::int64_t whole_block) {
   return is_whole ? largest : divisor;
 }
 
-std::array<float, 256> make_dynamic_map() {
-  constexpr int kExponents = 7;
-  std::vector<float> values = {0.0F, 1.0F};
-  for (int i = 0; i < kExponents; ++i) {
-    // Means of neighbouring numbers of 2^i + 1 that go from 0.1 to 1 in equal steps.
-    const int count = 1 << i;
-    const float step = (1.0F - 0.1F) / static_cast<float>(count);
-    const auto boundary = [&](int j) {
-      // As torch.linspace() computes them, with one rounding.
-      return j < (count + 1) / 2 ? std::fma(step, static_cast<float>(j), 0.1F)
-                                 : std::fma(-step, static_cast<float>(count - j), 1.0F);
-    };
-    const auto power = static_cast<float>(std::pow(10.0, i - (kExponents - 1)));
-    for (int j = 0; j < count; ++j) {
-      const float mean = (boundary(j) + boundary(j + 1)) / 2.0F;
-      values.push_back(power * mean);
-      values.push_back(-power * mean);
-    }
-  }
-  std::sort(values.begin(), values.end());
-  std::array<float, 256> map{};
-  std::copy(values.begin(), values.end(), map.begin());
-  return map;
-}
-
 }  // namespace
 
 const std::array<float, 16>& table_of(BlockTable table) {
   return table == BlockTable::kNf4 ? weights::nf4_codebook() : weights::fp4_codebook();
-}
-
-const std::array<float, 256>& dynamic_map() {
-  static const std::array<float, 256> map = make_dynamic_map();
-  return map;
 }
 
 BlockCodes round_to_blocks(ThreadPool& pool, ConstView matrix, BlockTable table) {
@@ -132,7 +102,7 @@ float mean_of(const std::vector<float>& absmax) {
 }
 
 NestedScales nest_scales(const std::vector<float>& absmax, float offset) {
-  const std::array<float, 256>& map = dynamic_map();
+  const std::array<float, 256>& map = weights::dynamic_codebook();
   std::array<float, 255> midpoints{};
   for (std::size_t i = 0; i < midpoints.size(); ++i) midpoints[i] = (map[i] + map[i + 1]) / 2;
   NestedScales nested{.codes = {}, .absmax = {}, .offset = offset};

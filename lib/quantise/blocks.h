@@ -7,11 +7,11 @@
 // A number that equals a midpoint gets the lower value. In f32.
 //
 // Double quantisation: offset = mean(absmax); the differences d = absmax - offset make blocks of
-// 256, of which each is rounded in the same way to the 256 values of dynamic_map():
+// 256, of which each is rounded in the same way to the 256 values of weights::dynamic_codebook():
 //   absmax = map[code] * nested_absmax + offset
 //
 // Source: bitsandbytes 0.50 (backends/default/ops.py, quantize_4bit and quantize_blockwise, the
-// implementation for all devices; functional.py, quantize_4bit, create_dynamic_map). Codes and
+// implementation for all devices; functional.py, quantize_4bit). Codes and
 // absmax have its bits (tests/golden/quantise). The mean is summed in f64 here, and in an order
 // that depends on the machine there. The library's own kernel for CPUs looks the codes of d up in a
 // table of 65536 entries and gives some of them a neighbouring value.
@@ -32,8 +32,6 @@ inline constexpr std::int64_t kNestedBlock = 256;
 enum class BlockTable { kNf4, kFp4 };
 // The values of the 16 codes.
 const std::array<float, 16>& table_of(BlockTable table);
-// The 256 values, ascending.
-const std::array<float, 256>& dynamic_map();
 
 struct BlockCodes {
   std::vector<std::uint8_t> codes;  // [ceil(N * K / 2)], the earlier number in the high half

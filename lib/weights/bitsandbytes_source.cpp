@@ -6,7 +6,8 @@
 //   <module>.weight.quant_map   F32 [16]; the table of nf4 or fp4. The library multiplies single
 //     rows by this one, but decodes with the one that it holds itself: others are refused.
 //   <module>.weight.quant_state.bitsandbytes__nf4 (or __fp4)   U8: JSON with blocksize and shape
-//   double quantisation: .nested_absmax F32 [ceil(blocks / 256)], .nested_quant_map F32 [256], and
+//   double quantisation: .nested_absmax F32 [ceil(blocks / 256)], .nested_quant_map F32 [256],
+//     which is the library's table of scales: others are refused; and
 //     absmax[i] = nested_quant_map[code[i]] * nested_absmax[i / 256] + nested_offset
 //   W[n, k] = quant_map[code[n, k]] * absmax[(n * K + k) / 64]
 // LLM.int8():
@@ -28,6 +29,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/math.h"
@@ -82,16 +84,17 @@ BlockFormat parse_state(const Part& state, const std::string& quant_type) {
   return format;
 }
 
-// Throws unless the table is that of the library, apart from roundings of its division.
-void check_map(const Part& map, const std::string& quant_type) {
-  constexpr float kTolerance = 1e-6F;
-  const std::array<float, 16>& expected = quant_type == "nf4" ? nf4_codebook() : fp4_codebook();
-  for (std::int64_t i = 0; i < 16; ++i) {
-    const float found = finite_at(map, i);
-    const float wanted = expected[static_cast<std::size_t>(i)];
-    if (std::abs(found - wanted) <= kTolerance) continue;
-    fail_part(map, "holds " + json_number(found) + " for code " + std::to_string(i) + "; " +
-                       json_number(wanted) + " of " + quant_type + " was expected");
+// Throws unless the table is that of the library, apart from roundings of its divisions. `method`
+// names it in messages.
+void check_map(const Part& map, std::span<const float> expected, const std::string& method) {
+  constexpr float kTolerance = 1e-5F;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto code = static_cast<std::int64_t>(i);
+    const float found = finite_at(map, code);
+    const float wanted = expected[i];
+    if (std::abs(found - wanted) <= kTolerance * std::abs(wanted)) continue;
+    fail_part(map, "holds " + json_number(found) + " for code " + std::to_string(code) + "; " +
+                       json_number(wanted) + " of " + method + " was expected");
   }
 }
 
@@ -156,7 +159,7 @@ BlockTensor::Parts BlockTensor::read_parts(Module& module, const std::string& qu
                                std::to_string(format.columns) + " codes");
   }
   parts.map = module.require_shape("weight.quant_map", {"F32"}, {16});
-  check_map(parts.map, quant_type);
+  check_map(parts.map, quant_type == "nf4" ? nf4_codebook() : fp4_codebook(), quant_type);
   const std::int64_t blocks = format.num_blocks();
   const bool is_nested = format.nested_block > 0;
   parts.absmax = module.require_shape("weight.absmax", {is_nested ? "U8" : "F32"}, {blocks});
@@ -164,6 +167,7 @@ BlockTensor::Parts BlockTensor::read_parts(Module& module, const std::string& qu
   parts.nested_absmax = module.require_shape("weight.nested_absmax", {"F32"},
                                              {divide_up(blocks, format.nested_block)});
   parts.nested_map = module.require_shape("weight.nested_quant_map", {"F32"}, {256});
+  check_map(*parts.nested_map, dynamic_codebook(), "double quantisation");
   return parts;
 }
 

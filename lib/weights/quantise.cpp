@@ -268,11 +268,41 @@ QuantisedMatrix make_matrix(std::int64_t num_rows, std::int64_t num_columns, Mat
   return matrix;
 }
 
+std::array<float, 256> make_dynamic_codebook() {
+  constexpr int kExponents = 7;
+  std::vector<float> values = {0.0F, 1.0F};
+  for (int i = 0; i < kExponents; ++i) {
+    // Means of neighbouring numbers of 2^i + 1 that go from 0.1 to 1 in equal steps.
+    const int count = 1 << i;
+    const float step = (1.0F - 0.1F) / static_cast<float>(count);
+    const auto boundary = [&](int j) {
+      // As torch.linspace() computes them, with one rounding.
+      return j < (count + 1) / 2 ? std::fma(step, static_cast<float>(j), 0.1F)
+                                 : std::fma(-step, static_cast<float>(count - j), 1.0F);
+    };
+    const auto power = static_cast<float>(std::pow(10.0, i - (kExponents - 1)));
+    for (int j = 0; j < count; ++j) {
+      const float mean = (boundary(j) + boundary(j + 1)) / 2.0F;
+      values.push_back(power * mean);
+      values.push_back(-power * mean);
+    }
+  }
+  std::sort(values.begin(), values.end());
+  std::array<float, 256> codebook{};
+  std::copy(values.begin(), values.end(), codebook.begin());
+  return codebook;
+}
+
 }  // namespace
 
 const std::array<float, 16>& nf4_codebook() { return kNf4Values; }
 
 const std::array<float, 16>& fp4_codebook() { return kFp4Values; }
+
+const std::array<float, 256>& dynamic_codebook() {
+  static const std::array<float, 256> codebook = make_dynamic_codebook();
+  return codebook;
+}
 
 std::array<float, 16> integer_codebook() {
   std::array<float, 16> codebook{};

@@ -41,5 +41,8 @@ const std::array<float, 16>& nf4_codebook();
 // The codebook of bitsandbytes' fp4, in the order of the codes. Source: bitsandbytes 0.50
 // (bitsandbytes/functional.py: get_4bit_type).
 const std::array<float, 16>& fp4_codebook();
+// The codebook to which bitsandbytes rounds scales of 8 bits, ascending from -0.99 to 1. Source:
+// bitsandbytes 0.50 (bitsandbytes/functional.py: create_dynamic_map).
+const std::array<float, 256>& dynamic_codebook();
 
 }  // namespace caption::weights

@@ -24,6 +24,7 @@
 #include "tests/support/drawn_checkpoint.h"
 #include "weights/checkpoint.h"
 #include "weights/open_source.h"
+#include "weights/quantise.h"
 
 namespace caption::quantise {
 namespace {
@@ -52,7 +53,8 @@ std::vector<float> rounded_numbers(const std::string& format, bool double_quant,
     if (double_quant) {
       const NestedScales nested = nest_scales(blocks.absmax, mean_of(blocks.absmax));
       for (std::size_t i = 0; i < blocks.absmax.size(); ++i) {
-        blocks.absmax[i] = dynamic_map()[nested.codes[i]] * nested.absmax[i / 256] + nested.offset;
+        blocks.absmax[i] =
+            weights::dynamic_codebook()[nested.codes[i]] * nested.absmax[i / 256] + nested.offset;
       }
     }
     for (std::int64_t i = 0; i < matrix.num_elements(); ++i) {

@@ -321,6 +321,17 @@ TEST_CASE("another table than that of nf4 or fp4 is refused") {
     CHECK(contains_text(message, "tensor \"a.b.weight.quant_map\" holds 1 for code 0; "));
     CHECK(contains_text(message, std::string(name).substr(0, 3) + " was expected; download"));
   }
+  // The table of scales: one that is zeroed, and one whose smallest number is.
+  for (const std::size_t kept : {std::size_t{0}, std::size_t{126 * sizeof(float)}}) {
+    QuantisedFiles files(golden("nf4_double"));
+    const std::span<std::uint8_t> scales = files.bytes_of("a.b.weight.nested_quant_map");
+    std::fill(scales.begin() + static_cast<std::ptrdiff_t>(kept), scales.end(), std::uint8_t{0});
+    const Shape shape = ExpectedWeights(golden("nf4_double")).weight().shape();
+    const std::string message = error_of_files(files, shape, ErrorCode::kBadModel);
+    CHECK(contains_text(message, "tensor \"a.b.weight.nested_quant_map\" holds 0 for code " +
+                                     std::to_string(kept / sizeof(float)) + "; "));
+    CHECK(contains_text(message, " of double quantisation was expected; download"));
+  }
   // Two entries that changed places: each is a value of the table.
   QuantisedFiles swapped(golden("nf4"));
   const std::span<std::uint8_t> map = swapped.bytes_of("a.b.weight.quant_map");
