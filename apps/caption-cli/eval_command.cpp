@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/default_seed.h"
 #include "base/error.h"
 #include "base/join.h"
@@ -83,30 +82,32 @@ std::vector<eval::Metric> chosen_metrics(const std::vector<std::string>& names) 
   return metrics;
 }
 
-// Several problems are written to stderr, one per line, before the error that counts them.
-void require_no_problems(const eval::Problems& problems) {
-  if (problems.count() <= 1) return problems.throw_if_any();
-  for (const std::string& problem : problems.shown()) {
-    log(LogLevel::kError, "eval", one_line(problem));
+// Throws Error(kBadReference) with the first problem of each input. With -v the further ones are
+// written to stderr before it.
+void require_no_problems(const eval::Problems& of_references, const eval::Problems& of_captions) {
+  std::vector<std::string> summaries;
+  bool is_cut = false;
+  for (const eval::Problems* const problems : {&of_references, &of_captions}) {
+    if (problems->count() == 0) continue;
+    summaries.push_back(problems->summary());
+    if (problems->count() == 1) continue;
+    is_cut = true;
+    for (const std::string& problem : problems->shown()) log_detail("eval", one_line(problem));
   }
-  const auto num_shown = static_cast<std::int64_t>(problems.shown().size());
+  if (summaries.empty()) return;
   throw Error(ErrorCode::kBadReference,
-              std::to_string(problems.count()) +
-                  " lines or files cannot be used, so nothing is scored" +
-                  (problems.count() > num_shown
-                       ? "; the first " + std::to_string(num_shown) +
-                             std::string(plural(num_shown, " is", " are")) + " named above"
-                       : ""));
+              join(summaries, "; ") + (is_cut ? " (-v names the first ten)" : ""));
 }
 
 // Reports all problems of captions and references at once. A score over a part of them could be
 // mistaken for the score over all.
 eval::Corpus read_corpus(const EvalFlags& flags) {
-  eval::Problems problems;
+  eval::Problems of_references;
+  eval::Problems of_captions;
   eval::References references =
-      eval::read_references(flags.references, flags.reference_field, problems);
-  eval::Captions captions = eval::read_captions(flags.captions, problems);
-  require_no_problems(problems);
+      eval::read_references(flags.references, flags.reference_field, of_references);
+  eval::Captions captions = eval::read_captions(flags.captions, of_captions);
+  require_no_problems(of_references, of_captions);
   const std::vector<eval::CaptionEntry> chosen =
       eval::choose_captions(std::move(captions.entries), flags.prompt, flags.adapter);
   // The chosen captions all answer the same prompt.
@@ -227,6 +228,7 @@ void add_score_flags(CLI::App& command, EvalFlags& flags) {
       .add_option("--synonyms", flags.synonyms,
                   "groups of stems that count as equal\n"
                   "For METEOR's third stage: a group per line, separated by tabs.")
+      ->check(is_not_empty())
       ->type_name(kFileType)
       ->group(kGroup);
   command
@@ -261,9 +263,11 @@ void add_eval_command(CLI::App& root, int& exit_code) {
   add_input_flags(*command, *flags);
   add_score_flags(*command, *flags);
   command->add_option("--json", flags->json, "the report as JSON to this file, or -")
+      ->check(is_not_empty())
       ->type_name(kFileType)
       ->group("Output");
   command->add_option("--per-clip", flags->per_clip, "every clip's scores as JSONL, or -")
+      ->check(is_not_empty())
       ->type_name(kFileType)
       ->group("Output");
   command->footer(

@@ -14,8 +14,9 @@ inline constexpr int kExitBadFile = 3;
 inline constexpr int kExitUnavailable = 4;
 inline constexpr int kExitIo = 5;
 inline constexpr int kExitInternal = 70;
-// Ctrl-C, SIGTERM, or the reader of stdout has closed it.
 inline constexpr int kExitInterrupted = 130;
+// As of a process that SIGPIPE (13) ends, which shells report as 128 + 13.
+inline constexpr int kExitReaderGone = 141;
 
 // Description of each exit code for the manual and the README.
 struct ExitCodeText {
@@ -34,7 +35,8 @@ inline constexpr std::array kExitCodeTexts = {
     ExitCodeText{kExitIo,
                  "the output could not be written, or was touched by another program meanwhile"},
     ExitCodeText{kExitInternal, "a fault of caption-cli itself"},
-    ExitCodeText{kExitInterrupted, "interrupted"}};
+    ExitCodeText{kExitInterrupted, "interrupted by Ctrl-C or SIGTERM"},
+    ExitCodeText{kExitReaderGone, "the reader of standard output has closed it, as head does"}};
 
 int exit_code_of(ErrorCode code);
 

@@ -118,12 +118,15 @@ void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
   for (std::size_t i = 0; i < clip.frames.size(); ++i) {
     const video::Frame& frame = clip.frames[i];
     const std::filesystem::path path = folder / dumped_frame_name(i);
+    errno = 0;
     std::ofstream file(path, std::ios::binary);
     file << "P6\n" << frame.width_px << " " << frame.height_px << "\n255\n";
     file.write(reinterpret_cast<const char*>(frame.rgb.data()),
                static_cast<std::streamsize>(frame.rgb.size()));
     file.close();
-    if (!file) throw Error(ErrorCode::kIo, path.string() + ": cannot write");
+    if (file) continue;
+    const std::string reason = errno == 0 ? std::string() : ": " + describe_errno(errno);
+    throw Error(ErrorCode::kIo, path.string() + ": cannot write" + reason);
   }
   for (std::size_t i = clip.frames.size(); true; ++i) {
     if (!std::filesystem::remove(folder / dumped_frame_name(i), error)) return;
@@ -282,6 +285,7 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
   command->add_flag("--machine", flags->machine, "processor, memory and CUDA of this machine")
       ->group("Input");
   command->add_option("-o,--output", flags->sheet, "contact sheet of one video's frames")
+      ->check(is_not_empty())
       ->type_name("FILE.png")
       ->default_str("NAME.frames.png here")
       ->group("Output");
@@ -289,6 +293,7 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
       ->add_option("--dump-frames", flags->frames_folder,
                    "write the frames as frame_000.ppm, ...\n"
                    "The pixels that the model's preprocessing gets, as binary PPM.")
+      ->check(is_not_empty())
       ->type_name(kFolderType)
       ->group("Output");
   command->add_option("--adapter", flags->adapters, "LoRA folder of the models; repeatable")

@@ -17,6 +17,7 @@
 #include "environment.h"
 #include "exit_codes.h"
 #include "records/file_name.h"
+#include "stdout_buffer.h"
 #include "write_text.h"
 
 namespace caption::cli {
@@ -45,7 +46,7 @@ int try_to_report_exception() {
     throw;
   } catch (const Error& error) {
     const bool is_about_stdout = error.code() == ErrorCode::kIo && !std::cout;
-    if (is_about_stdout && stdout_reader_is_gone()) return kExitInterrupted;
+    if (is_about_stdout && stdout_reader_is_gone()) return kExitReaderGone;
     if (error.code() == ErrorCode::kCancelled) {
       log(LogLevel::kWarning, "caption-cli", one_line(error.what()));
       return kExitInterrupted;
@@ -100,6 +101,7 @@ void prepare_process() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   std::set_terminate(&end_process);
+  install_stdout_buffer();
 }
 
 int fail(const std::string& message, int exit_code) {

@@ -95,7 +95,7 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
   switch (outcome.ending) {
     case pipeline::Ending::kReaderGone:
       log_info("run", pipeline::describe_reader_gone(outcome.progress));
-      return kExitInterrupted;
+      return kExitReaderGone;
     case pipeline::Ending::kCancelled:
       log_warning("run", pipeline::describe_interruption(outcome.progress) +
                              (can_continue ? "; the same command continues"
@@ -119,7 +119,7 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
 
 int report_unread_caption() {
   log_info("run", "nobody reads standard output any more; the caption is not finished");
-  return kExitInterrupted;
+  return kExitReaderGone;
 }
 
 void check_stream(const RunFlags& flags, const config::Preset& preset, std::size_t num_inputs,

@@ -4,14 +4,14 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "stdout_buffer.h"
 
 namespace caption::cli {
 
 void StreamedCaption::write(std::string_view text) {
   has_begun_ = true;
-  errno = 0;
   if (std::cout << text << std::flush) return;
-  if (error_ == 0) error_ = errno;
+  if (error_ == 0) error_ = stdout_error();
   stop_.store(true);
 }
 

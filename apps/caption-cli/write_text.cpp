@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/open_file.h"
 #include "records/file_name.h"
+#include "stdout_buffer.h"
 
 namespace caption::cli {
 
@@ -41,7 +42,8 @@ void require_writable_folder(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string() + "/";
   if (::access(folder.c_str(), W_OK | X_OK) == 0) return;
-  throw Error(ErrorCode::kIo, path + ": cannot write: " + describe_errno(errno));
+  throw Error(ErrorCode::kIo, path + ": cannot write: " + describe_errno(errno) +
+                                  "; name a file in another folder");
 }
 
 // A chart under the suffix of another kind is opened by no viewer.
@@ -88,11 +90,9 @@ void require_replaceable(const std::string& path, std::string_view begin,
 }
 
 void flush_stdout() {
-  errno = 0;
   std::cout.flush();
   if (std::cout) return;
-  const std::string reason = errno == 0 ? std::string() : ": " + describe_errno(errno);
-  throw Error(ErrorCode::kIo, "standard output: cannot write" + reason);
+  throw Error(ErrorCode::kIo, "standard output: cannot write: " + describe_errno(stdout_error()));
 }
 
 bool stdout_reader_is_gone() {

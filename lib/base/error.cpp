@@ -57,6 +57,8 @@ std::string describe_errno(int error_number) {
   switch (error_number) {
     case EMFILE: return text + " (ulimit -n raises the limit)";
     case EFBIG: return text + " (ulimit -f raises the limit)";
+    case EDQUOT:
+    case ENOSPC: return text + " (make room, or name an output elsewhere)";
     default: return text;
   }
 }

@@ -119,9 +119,9 @@ std::string describe_json_error(std::string_view text, std::size_t byte) {
   if (text.find_first_not_of(kSpace) == std::string_view::npos) return "it is empty";
   const std::size_t at = byte == 0 ? 0 : byte - 1;
   if (at >= text.size()) {
-    return describe_position(text, text.size()) +
-           ": it ends too early; a quote or bracket is not "
-           "closed";
+    // The blanks at the end of a file are not what a reader looks for.
+    return describe_position(text, text.find_last_not_of(kSpace) + 1) +
+           ": it ends too early; a quote or bracket is not closed";
   }
   if (const std::string what = describe_character(text, at); !what.empty()) {
     return describe_position(text, at) + ": " + what;

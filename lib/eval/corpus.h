@@ -66,8 +66,9 @@ class Problems {
   void add(std::string message);  // "refs.jsonl:12: why"
   std::int64_t count() const { return count_; }
   const std::vector<std::string>& shown() const { return shown_; }  // at most the first ten
-  // Throws Error(kBadReference) if there is a problem: with its message if it is the only one, else
-  // with the number of problems and the first ten of them.
+  // The first problem, and how many more there are; empty without one.
+  std::string summary() const;
+  // Throws Error(kBadReference) with summary() if there is a problem.
   void throw_if_any() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
@@ -58,20 +59,33 @@ std::string require_video(const JsonObject& object) {
   return video;
 }
 
-// Calls `read` for every line of JSON. A file of comma-separated values, as `run --format csv`
-// writes it, is reported as one problem, not as one per line.
+// What a file is that begins with this line and has no lines of JSON, but another format of `run`;
+// empty for any other line.
+std::string_view describe_other_format(std::string_view first_line) {
+  if (first_line.starts_with("video,")) return "comma-separated values";
+  // "clip.mp4: caption", "clip.mp4 (prompt): caption"
+  constexpr std::string_view kNotInNames = "{[\"#";
+  const bool is_text = kNotInNames.find(first_line.front()) == std::string_view::npos &&
+                       first_line.find(": ") != std::string_view::npos;
+  return is_text ? "lines of text, as `run --format txt` writes them" : "";
+}
+
+// Calls `read` for every line of JSON. A file of another format of `run` is reported as one
+// problem, not as one per line.
 void for_each_object(const fs::path& path, Problems& problems,
                      const std::function<void(const JsonObject&, const Line&)>& read) {
   bool is_first = true;
-  bool is_csv = false;
+  bool is_other = false;
   for_each_line(path, problems, [&](const Line& line) {
-    if (is_first) is_csv = line.text.starts_with("video,");
-    if (is_csv && is_first) {
-      problems.add(line.name + ": comma-separated values; JSON lines are expected, which `run` " +
-                   "writes with --format jsonl");
+    if (std::exchange(is_first, false)) {
+      const std::string_view format = describe_other_format(line.text);
+      is_other = !format.empty();
+      if (is_other) {
+        problems.add(line.name + ": " + std::string(format) +
+                     "; JSON lines are expected, which `run` writes with --format jsonl");
+      }
     }
-    is_first = false;
-    if (!is_csv) read(parse_line(line), line);
+    if (!is_other) read(parse_line(line), line);
   });
 }
 
@@ -283,14 +297,14 @@ void Problems::throw_if_cancelled() const {
   throw Error(ErrorCode::kCancelled, "reading captions was cancelled");
 }
 
+std::string Problems::summary() const {
+  if (count_ <= 1) return count_ == 0 ? std::string() : shown_.front();
+  return shown_.front() + "; " + counted(count_ - 1, "more line or file", "more lines or files") +
+         " cannot be used";
+}
+
 void Problems::throw_if_any() const {
-  if (count_ == 0) return;
-  if (count_ == 1) fail(shown_.front());
-  std::string message = std::to_string(count_) + " lines or files cannot be used: ";
-  for (std::size_t i = 0; i < shown_.size(); ++i) message += (i == 0 ? "" : "; ") + shown_[i];
-  const std::int64_t num_hidden = count_ - static_cast<std::int64_t>(shown_.size());
-  if (num_hidden > 0) message += "; and " + std::to_string(num_hidden) + " more";
-  fail(message);
+  if (count_ > 0) fail(summary());
 }
 
 References read_references(const fs::path& path, std::string_view label_field, Problems& problems) {

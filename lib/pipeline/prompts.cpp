@@ -67,7 +67,7 @@ std::vector<Prompt> name_prompts(const std::vector<std::string>& texts) {
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
   const std::string text = read_prompt_file(path);
-  if (!is_valid_utf8(text)) fail(path.string(), "not a text in UTF-8");
+  if (!is_valid_utf8(text)) fail(path.string(), "not a text in UTF-8; save it as one");
   std::vector<Prompt> prompts;
   std::istringstream lines(text);
   int line_number = 0;
@@ -81,21 +81,27 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
       continue;
     }
     Prompt prompt = parse_line(line, numbered(prompts.size()), where);
-    if (prompt.name.empty()) fail(where, "a prompt without the name before its tab");
+    if (prompt.name.empty()) {
+      fail(where,
+           "a prompt without the name before its tab; write name<TAB>prompt, or the prompt alone");
+    }
     if (holds_control_character(prompt.name)) {
       fail(where, "the name " + json_quote(prompt.name) +
                       " holds a control character; give the prompt a name without one");
     }
     if (prompt.text.find('\0') != std::string::npos) {
-      fail(where, "the prompt holds a NUL character");
+      fail(where, "the prompt holds a NUL character; remove it");
     }
     if (prompt.text.find_first_not_of(" \t") == std::string::npos) {
-      fail(where, "\"" + prompt.name + "\" has no prompt after its tab");
+      fail(where,
+           "\"" + prompt.name + "\" has no prompt after its tab; write one, or remove the line");
     }
     const bool is_repeated = std::any_of(prompts.begin(), prompts.end(), [&](const Prompt& other) {
       return other.name == prompt.name;
     });
-    if (is_repeated) fail(where, "a second prompt is named \"" + prompt.name + "\"");
+    if (is_repeated) {
+      fail(where, "a second prompt is named \"" + prompt.name + "\"; give it another name");
+    }
     prompts.push_back(std::move(prompt));
   }
   const std::string comments = describe_comments(num_comments);

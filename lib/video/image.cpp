@@ -1,10 +1,14 @@
 #include "video/image.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
 #include <cstddef>
-#include <fstream>
 #include <string>
 
+#include "base/durable_file.h"
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "video/internal/av.h"
 
 namespace caption::video {
@@ -58,10 +62,14 @@ void write_png(const std::filesystem::path& path, const Frame& frame) {
   require_whole(frame);
   silence_libav();
   const PacketPtr png = encode_png(path, frame);
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(png->data), png->size);
-  file.close();
-  if (!file) throw Error(ErrorCode::kIo, path.string() + ": cannot write the picture");
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  const int error = file.get() < 0
+                        ? errno
+                        : write_whole(file.get(), {reinterpret_cast<const char*>(png->data),
+                                                   static_cast<std::size_t>(png->size)});
+  if (error == 0) return;
+  throw Error(output_error_code(error),
+              path.string() + ": cannot write the picture: " + describe_errno(error));
 }
 
 }  // namespace caption::video

@@ -224,7 +224,7 @@ TEST_SUITE("app/man") {
       for (const char c : meaning) escaped += c == '-' ? std::string("\\-") : std::string(1, c);
       CHECK(page.find(".TP\n\\fB" + code + "\\fR\n" + escaped + ".\n") != std::string::npos);
     }
-    CHECK(num_rows == 8);
+    CHECK(num_rows == 9);
   }
 
   TEST_CASE("man and mandoc have nothing to say against the pages") {

@@ -57,24 +57,55 @@ TEST_SUITE("app/eval") {
     const Finished finished = eval({captions, "--references", references});
     CHECK(finished.exit_code == 3);
     CHECK(finished.out.empty());
-    CHECK(finished.err.find("3 lines or files") != std::string::npos);
-    for (const char* wanted : {"c.jsonl:4: ", "c.jsonl:5: ", "r.jsonl:3: no reference"}) {
+    for (const char* wanted : {"c.jsonl:4: ", "r.jsonl:3: no reference",
+                               "; 1 more line or file cannot be used (-v names the first ten)\n"}) {
       CAPTURE(wanted);
       CHECK(finished.err.find(wanted) != std::string::npos);
     }
-    CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 4);
+    CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+    const Finished verbose = eval({"-v", captions, "--references", references});
+    CHECK(verbose.err.find("eval: " + captions + ":5: ") != std::string::npos);
     const std::string middle = file(folder, "m.jsonl", "{\"video\": }\n" + kCaptions);
     CHECK(eval({middle, "--references", file(folder, "g.jsonl", kReferences)})
               .err.ends_with("m.jsonl:1: not valid JSON: column 11: the value after : is missing; "
                              "mend or remove the line\n"));
   }
 
-  TEST_CASE("files that are both missing have a line each, whatever their names hold") {
+  TEST_CASE("what run writes as txt is known, and is one problem") {
+    const TemporaryFolder folder;
+    const std::string references = file(folder, "r.jsonl", kReferences);
+    for (const char* const text : {"a/1.mp4: 하늘이 맑습니다\n2.mp4: 구름\n",
+                                   "1.mp4 (short): 하늘\n2.mp4 (short): 구름\n"}) {
+      const Finished finished = eval({file(folder, "c.txt", text), "--references", references});
+      CHECK(finished.exit_code == 3);
+      CHECK(finished.err.find(
+                "c.txt:1: lines of text, as `run --format txt` writes them; JSON lines "
+                "are expected, which `run` writes with --format jsonl\n") != std::string::npos);
+      CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+    }
+    // A comment or another JSON text is no such file.
+    for (const char* const text : {"# made: today\n", "[{\"video\": \"1.mp4\"}]\n"}) {
+      const Finished finished = eval({file(folder, "c.txt", text), "--references", references});
+      CHECK(finished.err.find("--format") == std::string::npos);
+    }
+  }
+
+  TEST_CASE("an empty name of a file is refused, not taken for none") {
+    for (const char* const option : {"--json", "--per-clip", "--synonyms"}) {
+      const Finished finished = eval({"c.jsonl", "--references", "r.jsonl", option, ""});
+      CHECK(finished.exit_code == 2);
+      CHECK(finished.err.find(std::string(option) + ": expected a name, found \"\"") !=
+            std::string::npos);
+    }
+  }
+
+  TEST_CASE("files that are both missing are both named, whatever their names hold") {
     const Finished finished = eval({"--references", "a\x1b[31m\nb", "x\ny"});
     CHECK(finished.exit_code == 3);
-    CHECK(finished.err.find("a\\x1b[31m\\x0ab: No such file") != std::string::npos);
+    CHECK(finished.err.find("a\\x1b[31m\\x0ab: No such file or directory; name a file that is "
+                            "there; ") != std::string::npos);
     CHECK(finished.err.find("x\\x0ay: No such file") != std::string::npos);
-    CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 3);
+    CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
   }
 
   TEST_CASE("a dictionary that is named is used, by any of its names, or refused") {

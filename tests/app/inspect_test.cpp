@@ -55,6 +55,17 @@ TEST_SUITE("app/inspect") {
     CHECK(read_text(folder.path() / first) != read_text(folder.path() / "b-a-x.mp4.frames.png"));
   }
 
+  TEST_CASE("an empty name of an output is refused, not taken for none") {
+    for (const char* const option : {"-o", "--dump-frames"}) {
+      CAPTURE(std::string(option));
+      const Finished finished =
+          run_cli({"inspect", sample_video("city-000-h264.mp4").string(), option, ""});
+      CHECK(finished.exit_code == 2);
+      CHECK(finished.out.empty());
+      CHECK(finished.err.find("expected a name, found \"\"") != std::string::npos);
+    }
+  }
+
   TEST_CASE("a joined name that another film has gets a number") {
     const Folder folder;
     fs::create_directories(folder.path() / "c");

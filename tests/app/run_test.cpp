@@ -214,7 +214,7 @@ TEST_SUITE("app/run") {
     CHECK(read_text(folder.path() / "err") == "");
     const Finished told =
         run_cli_in({.nobody_reads_out = true}, {"run", sample_video("").string()});
-    CHECK(told.exit_code == 130);
+    CHECK(told.exit_code == 141);
     CHECK(told.err.find("run: nobody reads standard output any more; 0 of ") != std::string::npos);
   }
 

@@ -155,6 +155,8 @@ TEST_SUITE("base/json") {
         {" \n", "not valid JSON: it is empty"},
         {"{", "column 2: it ends too early; a quote or bracket is not closed"},
         {"{\"a\": \"b", "column 9: it ends too early"},
+        {"{\n", "column 2: it ends too early"},
+        {"{\n \"a\": 1,\n\n", "line 2, column 9: it ends too early"},
         {"{\"a\": 1,}", "not valid JSON: column 9: a comma too many before }"},
         {"{\n \"a\": 1,\n}\n", "not valid JSON: line 3, column 1: a comma too many before }"},
         {"{\"a\": [1,]}", "column 10: a comma too many before ]"},

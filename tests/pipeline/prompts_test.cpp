@@ -77,12 +77,15 @@ TEST_SUITE("pipeline/prompts") {
   }
 
   TEST_CASE("a broken file is refused at its line") {
-    CHECK(refusal("a\tx\nb\ty\na\tz\n").find(":3: a second prompt is named \"a\"") !=
-          std::string::npos);
-    CHECK(refusal("\tx\n").find(":1: ") != std::string::npos);
-    CHECK(refusal("a\t \n").find("has no prompt") != std::string::npos);
+    CHECK(refusal("a\tx\nb\ty\na\tz\n")
+              .ends_with(":3: a second prompt is named \"a\"; give it another name"));
+    CHECK(
+        refusal("\tx\n").ends_with(":1: a prompt without the name before its tab; write "
+                                   "name<TAB>prompt, or the prompt alone"));
+    CHECK(
+        refusal("a\t \n").ends_with("has no prompt after its tab; write one, or remove the line"));
     CHECK(refusal("# nothing\n").find("no prompt in it") != std::string::npos);
-    CHECK(refusal("a\t\xff\n").find("UTF-8") != std::string::npos);
+    CHECK(refusal("a\t\xff\n").ends_with("not a text in UTF-8; save it as one"));
   }
 
   TEST_CASE("every clip is read once and answers every prompt, in any order of finish") {

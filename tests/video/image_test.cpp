@@ -52,7 +52,12 @@ TEST_SUITE("video/image") {
       write_png(path, frame);
       CHECK(decode_png(path) == frame.rgb);
     }
-    CHECK_THROWS_AS(write_png(folder.path() / "no" / "folder.png", gradient(2, 2)), Error);
+    CHECK_THROWS_WITH_AS(
+        write_png(folder.path() / "no" / "folder.png", gradient(2, 2)),
+        doctest::Contains("folder.png: cannot write the picture: No such file or directory"),
+        Error);
+    CHECK_THROWS_WITH_AS(write_png("/dev/full", gradient(2, 2)),
+                         doctest::Contains("No space left on device (make room, or name"), Error);
     // libav refuses pictures of more than about 2^28 pixels.
     Frame huge;
     huge.width_px = 1;

@@ -18,7 +18,9 @@ MappedFile open_reference(const std::filesystem::path& path) {
     return MappedFile(path);
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
-    throw Error(ErrorCode::kBadReference, error.what());
+    const bool is_missing = error.code() == ErrorCode::kNotFound;
+    throw Error(ErrorCode::kBadReference,
+                error.what() + std::string(is_missing ? "; name a file that is there" : ""));
   }
 }
 
