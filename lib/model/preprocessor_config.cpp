@@ -45,7 +45,7 @@ void parse_limits(const JsonObject& config, const PreprocessDefaults& defaults,
   if (patch_px * merge != smart.unit_px || frames != smart.frames_per_patch) {
     fail_bad_file(config.name() + ": patch_size " + std::to_string(patch_px) + ", merge_size " +
                   std::to_string(merge) + " and temporal_patch_size " + std::to_string(frames) +
-                  " are another model's: the tower in config.json merges patches to " +
+                  " are another model's: the tower merges patches to " +
                   counted(smart.unit_px, "pixel") + " of " +
                   counted(smart.frames_per_patch, "frame"));
   }

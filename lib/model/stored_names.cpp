@@ -1,9 +1,12 @@
 #include "model/stored_names.h"
 
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/mend_advice.h"
 
 namespace caption::model {
 
@@ -17,14 +20,20 @@ StoredName GroupNames::of(const Parameter& parameter) const {
 GroupNames find_group_names(const weights::Source& source, const std::vector<std::string>& prefixes,
                             const Parameter& first) {
   std::string tried;
+  std::optional<std::string> in_file;
   for (const bool is_other_layout : {false, true}) {
     if (is_other_layout && !first.other_layout) continue;
     for (const std::string& prefix : prefixes) {
       GroupNames names{.prefix = prefix, .is_other_layout = is_other_layout};
       const std::string name = names.of(first).name;
       if (source.has(name)) return names;
+      if (!in_file) in_file = source.file_name_of(name);
       tried += (tried.empty() ? "" : ", ") + name;
     }
+  }
+  if (in_file) {
+    throw Error(ErrorCode::kBadModel, source.name() + ": tensor " + json_quote(*in_file) +
+                                          " is missing; " + kConvertAgain);
   }
   throw Error(ErrorCode::kBadModel,
               source.name() + ": tensor " + first.name + " is missing (looked for " + tried +

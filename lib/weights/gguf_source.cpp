@@ -176,12 +176,14 @@ bool is_of_part(std::string_view name, GgufPart part) {
 
 struct GgufSource::Entries {
   GgufEntries by_name;
+  std::string text_prefix;
 };
 
 GgufSource::GgufSource(std::shared_ptr<const GgufFile> file, std::string_view text_prefix,
                        GgufPart part)
     : file_(std::move(file)) {
-  entries_ = std::make_unique<Entries>(Entries{name_gguf_tensors(*file_, text_prefix)});
+  entries_ = std::make_unique<Entries>(Entries{.by_name = name_gguf_tensors(*file_, text_prefix),
+                                               .text_prefix = std::string(text_prefix)});
   std::erase_if(entries_->by_name,
                 [&](const auto& entry) { return !is_of_part(entry.first, part); });
   for (const auto& [name, entry] : entries_->by_name) check_entry(*file_, name, entry);
@@ -197,6 +199,10 @@ std::vector<std::string> GgufSource::names() const {
   return names;
 }
 
+std::optional<std::string> GgufSource::file_name_of(std::string_view tensor) const {
+  return gguf_name_of(*file_, entries_->text_prefix, tensor);
+}
+
 std::optional<Shape> GgufSource::shape(std::string_view tensor) const {
   const auto found = entries_->by_name.find(tensor);
   if (found == entries_->by_name.end()) return std::nullopt;
@@ -205,20 +211,23 @@ std::optional<Shape> GgufSource::shape(std::string_view tensor) const {
 
 namespace {
 
-const GgufEntry& require(const GgufFile& file, const GgufEntries& entries, std::string_view tensor,
+const GgufEntry& require(const GgufFile& file, const GgufEntries& entries,
+                         std::string_view text_prefix, std::string_view tensor,
                          const Shape& shape) {
   const auto found = entries.find(tensor);
   if (found == entries.end()) {
-    throw Error(ErrorCode::kBadModel, file.path().string() + ": tensor " + quote_name(tensor) +
-                                          " " + shape.to_string() + " is missing; " +
-                                          kConvertAgain);
+    const std::string name = gguf_name_of(file, text_prefix, tensor).value_or(std::string(tensor));
+    throw Error(ErrorCode::kBadModel, file.path().string() + ": tensor " + quote_name(name) + " " +
+                                          shape.to_string() + " is missing; " + kConvertAgain);
   }
   const std::vector<std::int64_t> extents = extents_of(found->second);
   if (!is_same_shape(extents, shape)) {
-    throw Error(ErrorCode::kBadModel,
-                file.describe(*found->second.pieces.front()) + " gives " + quote_name(tensor) +
-                    " the shape " + extents_to_string(extents) + "; expected " + shape.to_string() +
-                    " by the file's keys; " + kConvertAgain);
+    const bool is_whole = found->second.pieces.size() == 1;
+    const std::string of_parts = is_whole ? "" : " with the other parts of it";
+    throw Error(ErrorCode::kBadModel, file.describe(*found->second.pieces.front()) + " has" +
+                                          of_parts + " the shape " + extents_to_string(extents) +
+                                          "; expected " + shape.to_string() +
+                                          " by the file's keys; " + kConvertAgain);
   }
   return found->second;
 }
@@ -226,7 +235,7 @@ const GgufEntry& require(const GgufFile& file, const GgufEntries& entries, std::
 }  // namespace
 
 ConstView GgufSource::read(std::string_view tensor, const Shape& shape) {
-  const GgufEntry& entry = require(*file_, entries_->by_name, tensor, shape);
+  const GgufEntry& entry = require(*file_, entries_->by_name, entries_->text_prefix, tensor, shape);
   for (const GgufTensor* const piece : entry.pieces) {
     if (piece->type->is_decoded) continue;
     throw Error(ErrorCode::kUnavailable,
@@ -316,7 +325,7 @@ std::optional<StoredCodes> GgufSource::codes_of(std::string_view tensor) const {
 // Blocks are packed where they are.
 QuantisedMatrix GgufSource::borrow_codes(std::string_view tensor, const Shape& shape,
                                          std::int64_t first, std::int64_t count) const {
-  const GgufEntry& entry = require(*file_, entries_->by_name, tensor, shape);
+  const GgufEntry& entry = require(*file_, entries_->by_name, entries_->text_prefix, tensor, shape);
   const GgufTensor& stored = *entry.pieces.front();
   const GgmlRows rows = rows_of(stored);
   constexpr std::int64_t kRows = 32;
@@ -350,7 +359,7 @@ QuantisedMatrix GgufSource::borrow_codes(std::string_view tensor, const Shape& s
 
 QuantisedMatrix GgufSource::read_codes(std::string_view tensor, const Shape& shape,
                                        std::int64_t first, std::int64_t count) const {
-  const GgufEntry& entry = require(*file_, entries_->by_name, tensor, shape);
+  const GgufEntry& entry = require(*file_, entries_->by_name, entries_->text_prefix, tensor, shape);
   CAPTION_CHECK(codes_of(tensor), "read_codes: " + std::string(tensor) + " has none");
   GgmlRows rows = rows_of(*entry.pieces.front());
   const std::int64_t num_rows = rows.count;

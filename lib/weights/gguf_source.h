@@ -43,6 +43,7 @@ class GgufSource final : public Source {
   std::string name() const override { return file_->path().string(); }
   bool has(std::string_view tensor) const override;
   std::vector<std::string> names() const override;
+  std::optional<std::string> file_name_of(std::string_view tensor) const override;
   std::optional<Shape> shape(std::string_view tensor) const override;
   // Axes of one element do not count when shapes are compared. Throws Error(kUnavailable) for a
   // type that decode_rows() does not read; Error(kBadModel), Error(kOutOfMemory) as Source.

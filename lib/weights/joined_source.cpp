@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mend_advice.h"
 #include "weights/internal/safetensors.h"
 
 namespace caption::weights {
@@ -31,6 +32,13 @@ std::vector<std::string> JoinedSource::names() const {
   }
   std::sort(all.begin(), all.end());
   return all;
+}
+
+std::optional<std::string> JoinedSource::file_name_of(std::string_view tensor) const {
+  for (const auto& source : sources_) {
+    if (auto name = source->file_name_of(tensor)) return name;
+  }
+  return std::nullopt;
 }
 
 std::optional<Shape> JoinedSource::shape(std::string_view tensor) const {
@@ -118,6 +126,12 @@ Source* JoinedSource::find(std::string_view tensor) const {
 
 Source& JoinedSource::require(std::string_view tensor, const Shape& shape) const {
   if (Source* const source = find(tensor)) return *source;
+  for (const auto& source : sources_) {
+    const std::optional<std::string> name = source->file_name_of(tensor);
+    if (!name) continue;
+    throw Error(ErrorCode::kBadModel, source->name() + ": tensor " + quote_name(*name) + " " +
+                                          shape.to_string() + " is missing; " + kConvertAgain);
+  }
   throw Error(ErrorCode::kBadModel, name() + ": tensor " + quote_name(tensor) + " " +
                                         shape.to_string() +
                                         " is missing; download or convert them again");

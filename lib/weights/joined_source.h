@@ -21,6 +21,7 @@ class JoinedSource final : public Source {
   std::string name() const override;  // of all, with " and " between them
   bool has(std::string_view tensor) const override { return find(tensor) != nullptr; }
   std::vector<std::string> names() const override;
+  std::optional<std::string> file_name_of(std::string_view tensor) const override;
   std::optional<Shape> shape(std::string_view tensor) const override;
   ConstView read(std::string_view tensor, const Shape& shape) override;
   std::optional<DType> dtype_of(std::string_view tensor) const override;

@@ -33,6 +33,11 @@ class Source {
   virtual std::string name() const = 0;
   virtual bool has(std::string_view tensor) const = 0;
   virtual std::vector<std::string> names() const = 0;  // of all tensors, sorted
+  // The name that the source's files have for a tensor, there or missing, where it is another one;
+  // nullopt: they have none, or it is not known.
+  virtual std::optional<std::string> file_name_of(std::string_view /*tensor*/) const {
+    return std::nullopt;
+  }
   // The shape of a tensor; nullopt if there is none. Throws Error(kUnavailable) for a dtype or rank
   // that no view can have.
   virtual std::optional<Shape> shape(std::string_view tensor) const = 0;

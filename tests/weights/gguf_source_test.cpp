@@ -171,6 +171,15 @@ TEST_SUITE("weights/gguf_source") {
     check_contains(
         refusal(ErrorCode::kBadModel, [&] { both.read("model.none", {2}); }),
         "mmproj.gguf: tensor \"model.none\" [2] is missing; download or convert them again");
+    // Of a tensor that a file could have the message has the name that it would have there.
+    const std::string of_text = refusal(ErrorCode::kBadModel, [&] {
+      both.read("model.language_model.layers.7.mlp.down_proj.weight", {2});
+    });
+    check_contains(of_text, "text.gguf: tensor \"blk.7.ffn_down.weight\" [2] is missing; ");
+    CHECK(of_text.find("mmproj") == std::string::npos);
+    check_contains(refusal(ErrorCode::kBadModel,
+                           [&] { both.read("model.visual.blocks.7.norm1.weight", {2}); }),
+                   "mmproj.gguf: tensor \"v.blk.7.ln1.weight\" [2] is missing; ");
     const Sha256 hash = both.content_hash({});
     CHECK(hash == joined(part("text.gguf", "a."), part("mmproj.gguf", "")).content_hash({}));
     CHECK(hash != joined(part("mmproj.gguf", ""), part("text.gguf", "a.")).content_hash({}));
@@ -188,9 +197,8 @@ TEST_SUITE("weights/gguf_source") {
                 }),
         "text.gguf: tensor \"model.none\" [3, 4] is missing; download the file again, or "
         "convert");
-    check_contains(
-        refusal(ErrorCode::kBadModel, [&] { source.read("model.norm.weight", {33}); }),
-        "tensor \"output_norm.weight\" gives \"model.norm.weight\" the shape [32]; expected [33]");
+    check_contains(refusal(ErrorCode::kBadModel, [&] { source.read("model.norm.weight", {33}); }),
+                   "tensor \"output_norm.weight\" has the shape [32]; expected [33]");
     check_contains(refusal(ErrorCode::kBadModel,
                            [&] {
                              source.read("lm_head.weight", {32, 24});

@@ -140,14 +140,14 @@ std::span<const GgufRename> tower_renames(const GgufFile& file) {
                   "and mlp are");
 }
 
-}  // namespace
+struct Names {
+  std::string architecture;
+  bool is_text = false;
+  std::span<const GgufRename> renames;
+};
 
-std::string gguf_projector_type(const GgufFile& tower) {
-  const std::string of_vision = tower.metadata().get_string("clip.vision.projector_type", "mlp");
-  return tower.metadata().get_string("clip.projector_type", of_vision);
-}
-
-GgufEntries name_gguf_tensors(const GgufFile& file, std::string_view text_prefix) {
+// Throws Error(kUnavailable) for another architecture or projector.
+Names names_of(const GgufFile& file) {
   const std::string architecture = file.metadata().require_string("general.architecture");
   constexpr std::array kTextArchitectures = {"llama"sv, "qwen2"sv, "qwen2vl"sv, "qwen3"sv,
                                              "qwen3vl"sv};
@@ -159,7 +159,20 @@ GgufEntries name_gguf_tensors(const GgufFile& file, std::string_view text_prefix
                     " is not supported by this build; llama, qwen2, qwen2vl, qwen3, qwen3vl and "
                     "clip are");
   }
-  const std::span<const GgufRename> renames = is_text ? gguf_text_renames() : tower_renames(file);
+  return {.architecture = architecture,
+          .is_text = is_text,
+          .renames = is_text ? gguf_text_renames() : tower_renames(file)};
+}
+
+}  // namespace
+
+std::string gguf_projector_type(const GgufFile& tower) {
+  const std::string of_vision = tower.metadata().get_string("clip.vision.projector_type", "mlp");
+  return tower.metadata().get_string("clip.projector_type", of_vision);
+}
+
+GgufEntries name_gguf_tensors(const GgufFile& file, std::string_view text_prefix) {
+  const auto [architecture, is_text, renames] = names_of(file);
   std::vector<std::int32_t> mergers;
   if (renames.data() == gguf_tower_renames("qwen3vl_merger").data()) {
     mergers = number_mergers(file);
@@ -176,6 +189,26 @@ GgufEntries name_gguf_tensors(const GgufFile& file, std::string_view text_prefix
   if (architecture == "llama") rotate_rows(file.metadata(), entries);
   if (renames.data() == gguf_tower_renames("mlp").data()) exchange_mlp_layers(entries);
   return entries;
+}
+
+std::optional<std::string> gguf_name_of(const GgufFile& file, std::string_view text_prefix,
+                                        std::string_view tensor) {
+  const Names names = names_of(file);
+  std::string name(tensor);
+  if (names.is_text && tensor.starts_with(text_prefix)) {
+    name = std::string(kTextPrefix) + std::string(tensor.substr(text_prefix.size()));
+  }
+  // The numbers of mergers are in the file's metadata, and which layer of LLaVA's MLP is which in
+  // its shapes.
+  const bool is_mlp = names.renames.data() == gguf_tower_renames("mlp").data();
+  if (name.find(".deepstack_") != std::string::npos) return std::nullopt;
+  if (is_mlp && name.find(".mlp.fc") != std::string::npos) return std::nullopt;
+  for (const GgufRename& rename : names.renames) {
+    if (const auto found = match_gguf_name(name, rename, GgufSide::kCheckpoint)) {
+      return renamed_to_file(*found);
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace caption::weights

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,5 +37,11 @@ using GgufEntries = std::map<std::string, GgufEntry, std::less<>>;
 // Throws Error(kUnavailable) for another architecture or projector, and for a tensor that none of
 // these has, by name; Error(kBadModel) when pieces are missing.
 GgufEntries name_gguf_tensors(const GgufFile& file, std::string_view text_prefix);
+
+// Returns the name that a file of this architecture has for a tensor of a checkpoint, or for the
+// first of its parts; nullopt if it has none, or another one in some files. Throws as
+// name_gguf_tensors() for the architecture and the projector.
+std::optional<std::string> gguf_name_of(const GgufFile& file, std::string_view text_prefix,
+                                        std::string_view tensor);
 
 }  // namespace caption::weights
