@@ -109,7 +109,9 @@ fs::path find_in_hub_cache(std::string_view name_or_folder, const std::vector<fs
                 name +
                     ": there is no such folder, and it is no name of the form "
                     "organisation/model" +
-                    nearest_hub_names(name));
+                    nearest_hub_names(name) +
+                    "; give a model's folder, a GGUF file or its name on the hub; without --model "
+                    "the preset's own model runs");
   }
   std::string searched;
   const std::size_t slash = name.find('/');
