@@ -79,9 +79,9 @@ TEST_SUITE("app/completion") {
     CHECK(contains_all(bash.complete({"--"}), {"--version", "--verbose", "--help"}));
     CHECK_FALSE(bash.complete({"eval", "--"}).contains("--temperature"));
     // Values.
-    CHECK(bash.complete({"run", "--dtype", ""}) == Answers{"auto", "awq", "bf16", "f32", "fp8", "gptq",
-                                                           "int4", "int4-head4", "int8", "nf4",
-                                                           "w4a8", "w4a8-head4", "w8a8"});
+    CHECK(bash.complete({"run", "--dtype", ""}) == Answers{"auto", "awq", "bf16", "f32", "fp8",
+                                                           "gptq", "int4", "int4-head4", "int8",
+                                                           "nf4", "w4a8", "w4a8-head4", "w8a8"});
     CHECK(bash.complete({"run", "--dtype", "="}) == bash.complete({"run", "--dtype", ""}));
     CHECK(bash.complete({"run", "--dtype", "=", "int"}) == Answers{"int4", "int4-head4", "int8"});
     CHECK(bash.complete({"run", "--prefix-cache", "t"}) == Answers{"true"});
