@@ -146,6 +146,82 @@ TEST_CASE("outputs may begin at any element") {
   }
 }
 
+TEST_CASE("keys and values may begin at any element") {
+  struct Begin {
+    std::int64_t k, v;
+  };
+  // In rows whose stride is a multiple of 16 bytes; the wanted outputs are of rows of odd strides,
+  // of which each element is loaded alone.
+  constexpr Case kBegun[] = {{1, 3, 37, 2, 2, 24},
+                             {1, 3, 37, 2, 2, 66},
+                             {1, 3, 37, 2, 2, 24, DType::kBF16},
+                             {1, 3, 37, 2, 2, 64, DType::kF16}};
+  for (const Case& c : kBegun) {
+    const std::int64_t row = c.kv_heads * c.head_dim;
+    Case odd = c;
+    odd.stride = row + 1;
+    const Operands x(c);
+    const Tensor want = attended(odd, x, 0, Splitting::kNone);
+    const DeviceTensor q(x.q);
+    for (const Begin begin : {Begin{1, 0}, {0, 1}, {2, 0}, {0, 2}, {4, 0}, {0, 4}}) {
+      CAPTURE(c.head_dim);
+      CAPTURE(begin.k);
+      CAPTURE(begin.v);
+      const auto placed = [&](const Tensor& rows, std::int64_t first) {
+        Tensor wide = Tensor::zeros(c.dtype, {c.kv_len, (row + 7) / 8 * 8 + 8});
+        const auto bytes = static_cast<std::size_t>(row) * dtype_size_bytes(c.dtype);
+        for (std::int64_t t = 0; t < c.kv_len; ++t) {
+          std::memcpy(wide.view().rows(t, 1).columns(first, row).raw(),
+                      rows.view().rows(t, 1).raw(), bytes);
+        }
+        return wide;
+      };
+      const DeviceTensor k(placed(x.k, begin.k));
+      const DeviceTensor v(placed(x.v, begin.v));
+      const DeviceTensor y(DType::kF32, x.q.shape());
+      run_emulated(1, [&](Stream& stream) {
+        const AttentionInput input{.q = q.view(),
+                                   .k = k.view().columns(begin.k, row).reshape(x.k.shape()),
+                                   .v = v.view().columns(begin.v, row).reshape(x.v.shape()),
+                                   .seq_len = c.seq_len,
+                                   .kv_len = c.kv_len,
+                                   .scale = c.scale()};
+        attend(stream, dense_operands(input, y.view()), Splitting::kNone);
+      });
+      CHECK(same_bits(y.to_host(), want));
+    }
+  }
+}
+
+TEST_CASE("where they are aligned, keys and values are loaded four elements at a time") {
+  // Heads that tensor cores do not attend to.
+  for (const Case& c : {Case{1, 1, 65, 2, 2, 64},
+                        {1, 1, 65, 2, 2, 24, DType::kBF16},
+                        {1, 1, 65, 2, 2, 24, DType::kF16}}) {
+    CAPTURE(std::string(caption::dtype_name(c.dtype)));
+    const Operands x(c);
+    const DeviceTensor q(x.q), k(x.k), v(x.v);
+    const DeviceTensor y(DType::kF32, x.q.shape());
+    const auto report = run_emulated(0, [&](Stream& stream) {
+      const AttentionInput input{.q = q.view(),
+                                 .k = k.view(),
+                                 .v = v.view(),
+                                 .seq_len = c.seq_len,
+                                 .kv_len = c.kv_len,
+                                 .scale = c.scale()};
+      attend(stream, dense_operands(input, y.view()), Splitting::kNone);
+    });
+    const auto pack_bytes = static_cast<int>(4 * dtype_size_bytes(c.dtype));
+    std::int64_t bytes = 0;
+    for (const auto& cost : report.costs) {
+      const bool loads_packs = cost.kind == caption::cuda_emulator::AccessKind::kLoadGlobal &&
+                               cost.size_bytes == pack_bytes;
+      if (loads_packs) bytes += cost.lanes * cost.size_bytes;
+    }
+    CHECK(bytes == static_cast<std::int64_t>(x.k.size_bytes() + x.v.size_bytes()));
+  }
+}
+
 TEST_CASE("a query has the same bits over pages") {
   const PagedModel model(1, 1, 64, {270});
   const Case c{1, 270, 0, 1, 1, 64};
