@@ -89,7 +89,8 @@ RULES = [(re.compile(pattern), replacement) for pattern, replacement in [
 ]]
 # Not code of a kernel: preprocessor lines, templates and declarations of types.
 SKIPPED = re.compile(r"^\s*(//|#|template|using|namespace|static_assert|struct|enum|inline constexpr)")
-FILES_SKIPPED = {"primitives.cuh", "arrive.cuh", "launch.cuh", "warpgroup.cuh"}  # the emulator has functions of its own for these
+# The emulator has functions of its own for these.
+FILES_SKIPPED = {"primitives.cuh", "arrive.cuh", "dependent_launch.cuh", "launch.cuh", "warpgroup.cuh"}
 
 
 @dataclass(frozen=True)

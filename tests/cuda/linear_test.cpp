@@ -312,6 +312,26 @@ TEST_CASE("weights are read once, and nothing of them twice over") {
   CHECK(copied_sectors * 32 == 32 * 2048 * 2);
 }
 
+TEST_CASE("few rows multiply each tile once for every eight rows, and none beyond the columns") {
+  constexpr std::int64_t kFeatures = 19;  // two tiles
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    // Tiles that are whole chunks of four, and that end a chunk within it.
+    for (const std::int64_t columns : {28, 128, 1100}) {
+      CAPTURE(columns);
+      const DeviceWeight weight(random_of(dtype, {kFeatures, columns}, 5), Layout::kTiles);
+      for (const std::int64_t rows : {5, 11}) {
+        CAPTURE(rows);
+        const DeviceTensor x(random_f32({rows, columns}, 6));
+        const DeviceTensor y(DType::kF32, {rows, kFeatures});
+        const auto report = run_emulated(0, [&](Stream& stream) {
+          linear(stream, x.view(), weight.get(), caption::ConstView{}, y.view());
+        });
+        CHECK(report.matrix_products == 2 * ((columns + 15) / 16) * ((rows + 7) / 8));
+      }
+    }
+  }
+}
+
 TEST_CASE("no rows are no launch") {
   const DeviceWeight weight(random_of(DType::kBF16, {16, 16}, 7), Layout::kTiles);
   const DeviceTensor x(DType::kF32, {0, 16});
