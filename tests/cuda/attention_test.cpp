@@ -193,6 +193,33 @@ TEST_CASE("keys and values may begin at any element") {
   }
 }
 
+TEST_CASE("tensor cores attend to 32 to 128 dimensions in whole packs of 16 bytes") {
+  alignas(16) static constexpr unsigned char kMemory[32] = {};
+  const auto is_on_tensor_cores = [](DType dtype, int head_dim, int kv_stride = 0, int k_offset = 0,
+                                     int v_offset = 0) {
+    caption::kernels::cuda::AttendParams params;
+    params.kv_dtype = dtype;
+    params.head_dim = head_dim;
+    params.kv_stride = kv_stride == 0 ? head_dim : kv_stride;
+    params.k = kMemory + k_offset;
+    params.v = kMemory + v_offset;
+    return caption::kernels::cuda::attends_tiles(params);
+  };
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const int dim : {32, 40, 72, 128}) CHECK(is_on_tensor_cores(dtype, dim));
+    for (const int dim : {24, 36, 136}) CHECK_FALSE(is_on_tensor_cores(dtype, dim));
+    CHECK(is_on_tensor_cores(dtype, 64, 72));
+    CHECK_FALSE(is_on_tensor_cores(dtype, 64, 68));
+    CHECK(is_on_tensor_cores(dtype, 64, 64, 16, 16));
+    CHECK_FALSE(is_on_tensor_cores(dtype, 64, 64, 8, 0));
+    CHECK_FALSE(is_on_tensor_cores(dtype, 64, 64, 0, 8));
+  }
+  for (const int dim : {32, 48, 128}) CHECK(is_on_tensor_cores(DType::kI8, dim));
+  for (const int dim : {16, 40, 144}) CHECK_FALSE(is_on_tensor_cores(DType::kI8, dim));
+  CHECK_FALSE(is_on_tensor_cores(DType::kI8, 64, 72));
+  CHECK_FALSE(is_on_tensor_cores(DType::kF32, 64));
+}
+
 TEST_CASE("where they are aligned, keys and values are loaded four elements at a time") {
   // Heads that tensor cores do not attend to.
   for (const Case& c : {Case{1, 1, 65, 2, 2, 64},
