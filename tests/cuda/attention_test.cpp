@@ -15,6 +15,8 @@ using caption::Error;
 using caption::Stream;
 using caption::Tensor;
 using caption::View;
+using caption::cuda_emulator::AccessKind;
+using caption::cuda_emulator::Report;
 using caption::kernels::attention;
 using caption::kernels::AttentionInput;
 using caption::kernels::cuda::attend;
@@ -77,6 +79,31 @@ Tensor attended(const Case& c, const Operands& x, std::uint64_t seed, Splitting 
   return y.to_host();
 }
 
+// What the emulator reports of attention with operands that are dense.
+Report report_of(const Case& c, const Operands& x, Splitting splitting, DType y_dtype) {
+  const DeviceTensor q(x.q), k(x.k), v(x.v);
+  const DeviceTensor y(y_dtype, x.q.shape());
+  return run_emulated(0, [&](Stream& stream) {
+    const AttentionInput input{.q = q.view(),
+                               .k = k.view(),
+                               .v = v.view(),
+                               .seq_len = c.seq_len,
+                               .kv_len = c.kv_len,
+                               .scale = c.scale()};
+    attend(stream, dense_operands(input, y.view()), splitting);
+  });
+}
+
+// The bytes that lanes access so many at a time.
+std::size_t bytes_in_packs(const Report& report, AccessKind kind, std::size_t pack_bytes) {
+  std::size_t bytes = 0;
+  for (const auto& cost : report.costs) {
+    if (cost.kind != kind || static_cast<std::size_t>(cost.size_bytes) != pack_bytes) continue;
+    bytes += static_cast<std::size_t>(cost.lanes) * pack_bytes;
+  }
+  return bytes;
+}
+
 // Checks y against double precision.
 void check_exact(const Case& c, const Operands& x, const Tensor& y) {
   const auto params = operands_of(c.stride % 8 == 0 ? c.dtype : DType::kF32, c.head_dim);
@@ -118,30 +145,42 @@ TEST_CASE("agrees with a double-precision loop, and has the same bits in splits"
   }
 }
 
-TEST_CASE("outputs may begin at any element") {
+TEST_CASE("queries and outputs may begin at any element") {
   constexpr Case kCase{1, 3, 65, 2, 2, 80, DType::kBF16};
   const Operands x(kCase);
   constexpr std::int64_t kRow = kCase.heads * kCase.head_dim;
+  constexpr std::int64_t kStride = kRow + 4;  // a multiple of 16 bytes of f32, and of 8 of bf16
+  const DeviceTensor k(x.k), v(x.v);
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     CAPTURE(std::string(caption::dtype_name(dtype)));
     const Tensor want = attended(kCase, x, 0, Splitting::kNone, dtype);
-    const DeviceTensor q(x.q), k(x.k), v(x.v);
-    const DeviceTensor y(Tensor::zeros(dtype, {kCase.seq_len, kRow + 2}));
-    run_emulated(4, [&](Stream& stream) {
-      const AttentionInput input{.q = q.view(),
-                                 .k = k.view(),
-                                 .v = v.view(),
-                                 .seq_len = kCase.seq_len,
-                                 .kv_len = kCase.kv_len,
-                                 .scale = kCase.scale()};
-      const View outputs = y.view().columns(1, kRow).reshape(x.q.shape());
-      attend(stream, dense_operands(input, outputs), Splitting::kNone);
-    });
-    const Tensor got = y.to_host();
-    const auto row_bytes = static_cast<std::size_t>(kRow * dtype_size_bytes(dtype));
-    for (std::int64_t t = 0; t < kCase.seq_len; ++t) {
-      CHECK(std::memcmp(got.view().rows(t, 1).columns(1, kRow).raw(), want.view().rows(t, 1).raw(),
-                        row_bytes) == 0);
+    for (const std::int64_t first : {1, 2}) {
+      CAPTURE(first);
+      Tensor wide = Tensor::zeros(DType::kF32, {kCase.seq_len, kStride});
+      for (std::int64_t t = 0; t < kCase.seq_len; ++t) {
+        std::memcpy(wide.as<float>() + t * kStride + first, x.q.as<float>() + t * kRow,
+                    static_cast<std::size_t>(kRow) * sizeof(float));
+      }
+      const DeviceTensor q(wide);
+      for (const Splitting splitting : {Splitting::kNone, Splitting::kAll}) {
+        const DeviceTensor y(Tensor::zeros(dtype, {kCase.seq_len, kStride}));
+        run_emulated(4, [&](Stream& stream) {
+          const AttentionInput input{.q = q.view().columns(first, kRow).reshape(x.q.shape()),
+                                     .k = k.view(),
+                                     .v = v.view(),
+                                     .seq_len = kCase.seq_len,
+                                     .kv_len = kCase.kv_len,
+                                     .scale = kCase.scale()};
+          const View outputs = y.view().columns(first, kRow).reshape(x.q.shape());
+          attend(stream, dense_operands(input, outputs), splitting);
+        });
+        const Tensor got = y.to_host();
+        const auto row_bytes = static_cast<std::size_t>(kRow * dtype_size_bytes(dtype));
+        for (std::int64_t t = 0; t < kCase.seq_len; ++t) {
+          CHECK(std::memcmp(got.view().rows(t, 1).columns(first, kRow).raw(),
+                            want.view().rows(t, 1).raw(), row_bytes) == 0);
+        }
+      }
     }
   }
 }
@@ -227,25 +266,29 @@ TEST_CASE("where they are aligned, keys and values are loaded four elements at a
                         {1, 1, 65, 2, 2, 24, DType::kF16}}) {
     CAPTURE(std::string(caption::dtype_name(c.dtype)));
     const Operands x(c);
-    const DeviceTensor q(x.q), k(x.k), v(x.v);
-    const DeviceTensor y(DType::kF32, x.q.shape());
-    const auto report = run_emulated(0, [&](Stream& stream) {
-      const AttentionInput input{.q = q.view(),
-                                 .k = k.view(),
-                                 .v = v.view(),
-                                 .seq_len = c.seq_len,
-                                 .kv_len = c.kv_len,
-                                 .scale = c.scale()};
-      attend(stream, dense_operands(input, y.view()), Splitting::kNone);
-    });
-    const auto pack_bytes = static_cast<int>(4 * dtype_size_bytes(c.dtype));
-    std::int64_t bytes = 0;
-    for (const auto& cost : report.costs) {
-      const bool loads_packs = cost.kind == caption::cuda_emulator::AccessKind::kLoadGlobal &&
-                               cost.size_bytes == pack_bytes;
-      if (loads_packs) bytes += cost.lanes * cost.size_bytes;
+    const auto report = report_of(c, x, Splitting::kNone, DType::kF32);
+    CHECK(bytes_in_packs(report, AccessKind::kLoadGlobal, 4 * dtype_size_bytes(c.dtype)) ==
+          x.k.size_bytes() + x.v.size_bytes());
+  }
+}
+
+TEST_CASE("where they are aligned, tensor cores' queries are loaded and outputs stored in packs") {
+  const Case c{1, 3, 65, 2, 2, 64, DType::kBF16};
+  const Operands x(c);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    CAPTURE(std::string(caption::dtype_name(dtype)));
+    const std::size_t size = dtype_size_bytes(dtype);
+    const std::size_t y_bytes = size * static_cast<std::size_t>(x.q.num_elements());
+    const Report whole = report_of(c, x, Splitting::kNone, dtype);
+    CHECK(bytes_in_packs(whole, AccessKind::kLoadGlobal, 16) ==
+          x.q.size_bytes() + x.k.size_bytes() + x.v.size_bytes());
+    CHECK(bytes_in_packs(whole, AccessKind::kStoreGlobal, 2 * size) == y_bytes);
+    const Report splits = report_of(c, x, Splitting::kAll, dtype);
+    if (dtype == DType::kF32) {
+      CHECK(bytes_in_packs(splits, AccessKind::kStoreGlobal, 4 * size) == y_bytes);
+    } else {  // 8 bytes of the splits' states are stored at a time, too
+      CHECK(bytes_in_packs(splits, AccessKind::kStoreGlobal, size) == 0);
     }
-    CHECK(bytes == static_cast<std::int64_t>(x.k.size_bytes() + x.v.size_bytes()));
   }
 }
 
