@@ -78,12 +78,17 @@ TEST_CASE("a placed matrix has its numbers, as they are or rounded to bf16") {
   }
 }
 
-TEST_CASE("a matrix is packed piece by piece, each of whole tiles") {
+TEST_CASE("a matrix is packed, or copied as it is, piece by piece, each of whole tiles") {
   const Tensor rows = random_f32({33, 33001}, 52);  // 16 rows are above 2 MiB
-  run_emulated(2, [&](Stream& stream) {
+  const auto report = run_emulated(2, [&](Stream& stream) {
     const Weight weight = impl::place_bf16(Cuda{}, stream, rows.view());
     CHECK(same_bits(numbers_of(stream, weight),
                     converted(converted(rows, DType::kBF16), DType::kF32)));
+  });
+  CHECK(report.launches == 3 + 1);  // three pieces are packed, and rows are looked up
+  run_emulated(2, [&](Stream& stream) {
+    const Weight weight = impl::place_stored(Cuda{}, stream, rows.view());
+    CHECK(same_bits(numbers_of(stream, weight), rows));
   });
 }
 
