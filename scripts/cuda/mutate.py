@@ -52,7 +52,8 @@ SUITES = {
     "activation": "elementwise", "attend": "attention,cuda/paged_attention",
     "attention": "attention,cuda/paged_attention", "beam_candidates": "beam_candidates",
     "code_rows": "codes,cuda/integer_tiles,cuda/fp8",
-    "code_tiles": "codes", "convert": "convert", "depthwise": "vision", "embedding": "embedding",
+    "code_tiles": "codes", "compressed_attention": "compressed_attention", "convert": "convert",
+    "depthwise": "vision", "embedding": "embedding",
     "few_rows": "linear,cuda/linear_output,cuda/norm_linear", "fp8": "fp8", "grid_patches": "vision",
     "integer_tiles": "integer_tiles", "kv_write": "kv_write", "linear": "linear,cuda/codes",
     "math_test": "math", "merge_patches": "vision", "multiply_codes": "codes,cuda/integer_tiles",
@@ -128,18 +129,26 @@ class Build:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.compile = {}  # by the name of the source
-        for entry in json.loads((folder / "compile_commands.json").read_text(encoding="utf-8")):
-            source = Path(entry["file"])
-            is_kernel = source.parent == KERNELS and ("-fsanitize=thread" in entry["command"] or
-                                                      source.suffix == ".cpp")
-            if is_kernel or source == TEST_OF_MATH:
-                self.compile[source.name] = shlex.split(entry["command"])
         steps = subprocess.run(["ninja", "-C", str(folder), "-t", "commands", TARGET],
                                capture_output=True, text=True, check=True).stdout.splitlines()
         link = next(line for line in reversed(steps) if f"-o tests/cuda/{TARGET} " in line)
         link = link.split("&&")[1] if "&&" in link else link
         self.link = shlex.split(link)
+        self.compile = {}  # by the name of the source
+        self.members = {}  # of CMake's unity sources that are compiled: the names of those they include
+        for entry in json.loads((folder / "compile_commands.json").read_text(encoding="utf-8")):
+            source = Path(entry["file"])
+            sources = [source]
+            if source.name.startswith("unity_") and source.exists():
+                sources = [Path(name) for name in
+                           re.findall(r'^#include "(.*)"', source.read_text(encoding="utf-8"), re.M)]
+            kernels = [one.name for one in sources if one == TEST_OF_MATH or one.parent == KERNELS and
+                       ("-fsanitize=thread" in entry["command"] or one.suffix == ".cpp")]
+            command = shlex.split(entry["command"])
+            is_linked = command[command.index("-o") + 1] in self.link
+            if kernels and (is_linked or source.name not in self.compile):
+                self.compile[source.name] = command
+                self.members[source.name] = kernels
 
     def includers(self, file: str) -> list[str]:
         """The sources that have to be compiled again, by the includes among kernels/cuda."""
@@ -150,7 +159,12 @@ class Build:
             before = set(wanted)
             wanted |= {name for name, text in texts.items()
                        if any(f'"kernels/cuda/{target}"' in text for target in before)}
-        return sorted(wanted & set(self.compile), key=lambda name: (name != TEST_OF_MATH.name, name))
+        return sorted((name for name, members in self.members.items() if wanted & set(members)),
+                      key=lambda name: (TEST_OF_MATH.name not in self.members[name], name))
+
+    def suites(self, name: str) -> str:
+        """Those that run the kernels of a source, or of all in a unity source."""
+        return ",".join(sorted({suites_of(member) for member in self.members[name]}))
 
 
 def first_failure(output: str) -> str:
@@ -166,7 +180,13 @@ def compile_source(build: Build, name: str, folder: Path, options: tuple[str, ..
     command[command.index("-o") + 1] = str(folder / f"{name}.o")
     if "-MF" in command:
         command[command.index("-MF") + 1] = str(folder / f"{name}.d")
-    command = [str(folder / "kernels" / "cuda" / name) if part.endswith(f"kernels/cuda/{name}")
+    mutated = folder / "kernels" / "cuda" / name
+    if build.members[name] != [name]:
+        unity = next(part for part in command if part.endswith(f"/{name}"))
+        text = Path(unity).read_text(encoding="utf-8")
+        mutated = folder / name
+        mutated.write_text(text.replace(f"{KERNELS}/", f"{folder}/kernels/cuda/"), encoding="utf-8")
+    command = [str(mutated) if part.endswith(f"/{name}")
                else ("-O1" if part == "-O3" else part) for part in command]
     command[1:1] = [f"-I{folder}", "-w", *options]
     done = subprocess.run(command, cwd=build.folder, capture_output=True, text=True, check=False)
@@ -223,7 +243,7 @@ def run(build: Build, mutation: Mutation, folder: Path, is_quick: bool) -> str |
             return "does not compile"
         compiled.append(name)
         # The suites of this source, with all that have been compiled so far.
-        if (how := run_suites(link(build, compiled, folder), suites_of(name))) is not None:
+        if (how := run_suites(link(build, compiled, folder), build.suites(name))) is not None:
             return how
     return None if is_quick else run_suites(link(build, compiled, folder), None)
 
@@ -259,7 +279,7 @@ def judge_together(build: Build, mutations: list[Mutation], folder: Path) -> dic
         return {}
     names = build.includers(mutations[0].file)
     program = link(build, names, folder)
-    suites = ",".join(sorted({suites_of(name) for name in names}))
+    suites = ",".join(sorted({build.suites(name) for name in names}))
     if (how := run_suites(program, suites)) is not None:
         raise RuntimeError(f"{mutations[0].file}: without a mutation: {how}")
     return {mutations[number - 1]: run_suites(program, suites, number) for number in numbers}
