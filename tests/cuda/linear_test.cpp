@@ -246,6 +246,26 @@ TEST_CASE("slices summed by one block have the bits of slices with blocks of the
   }
 }
 
+TEST_CASE("columns of one slice have no blocks for another") {
+  using caption::kernels::cuda::SliceBlocks;
+  for (const std::int64_t columns : {1024, 1025}) {
+    const DeviceWeight weight(random_of(DType::kBF16, {21, columns}, 11), Layout::kTiles);
+    const DeviceTensor x(random_of(DType::kBF16, {67, columns}, 12));
+    const DeviceTensor y(DType::kF32, {67, 21});
+    const caption::kernels::LinearPart parts[] = {{weight.get(), {}, y.view()}};
+    const auto blocks_of = [&](SliceBlocks slices) {
+      return run_emulated(0,
+                          [&](Stream& stream) {
+                            caption::kernels::cuda::multiply_many_rows(
+                                stream, {.x = x.view(), .parts = parts}, slices);
+                          })
+          .blocks;
+    };
+    const bool has_one = blocks_of(SliceBlocks::kOwn) == blocks_of(SliceBlocks::kNone);
+    CHECK(has_one == (columns == 1024));
+  }
+}
+
 TEST_CASE("with more rows, neither weights nor x are moved twice over, nor banks met twice") {
   const DeviceWeight weight(random_of(DType::kBF16, {128, 128}, 14), Layout::kTiles);
   for (const std::int64_t rows : {64, 128}) {
