@@ -1,10 +1,13 @@
 // Weights placed on the emulated GPU from matrices of the host.
 #include "kernels/weight.h"
 
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "kernels/embedding.h"
 #include "tests/cuda/dense_testing.h"
+#include "tests/kernels/random_codes.h"
 
 using caption::Context;
 using caption::Cuda;
@@ -90,6 +93,25 @@ TEST_CASE("a matrix is packed, or copied as it is, piece by piece, each of whole
     const Weight weight = impl::place_stored(Cuda{}, stream, rows.view());
     CHECK(same_bits(numbers_of(stream, weight), rows));
   });
+}
+
+TEST_CASE("threads that place codes read each 128 rows once") {
+  const caption::QuantisedMatrix matrix = random_matrix(Kind::k8, 5 * 128, 16, 16);
+  std::map<std::int64_t, int> reads;  // by the first row
+  std::mutex mutex;
+  const auto rows = [&](std::int64_t first, std::int64_t count) {
+    const std::lock_guard lock(mutex);
+    ++reads[first];
+    return slice(matrix, first, count);
+  };
+  const caption::cuda_emulator::Emulation emulation;
+  caption::ThreadPool pool(2);
+  Stream stream(kGpu, pool);
+  const Weight weight =
+      caption::kernels::place_quantised(stream, format_of(Kind::k8), matrix.num_rows(), rows);
+  stream.synchronize();
+  reads.erase(0);  // read before, too, to see the form of the codes
+  CHECK(reads == std::map<std::int64_t, int>{{128, 1}, {256, 1}, {384, 1}, {512, 1}});
 }
 
 TEST_CASE("weights of one form are multiplied together, others are told apart") {
