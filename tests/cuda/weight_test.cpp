@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "kernels/activation_dtype.h"
 #include "kernels/embedding.h"
 #include "tests/cuda/dense_testing.h"
 #include "tests/kernels/random_codes.h"
@@ -132,6 +133,10 @@ TEST_CASE("weights of one form are multiplied together, others are told apart") 
   CHECK(form(rows).is_borrowed());
   CHECK(form(rows).describe() == "bf16 rows");
   CHECK(form(halves).describe() == "f16 tiles");
+  // Where a product rounds its input, the operation before may write the rounded numbers.
+  CHECK(caption::kernels::activation_dtype(rows.get()) == DType::kF32);
+  CHECK(caption::kernels::activation_dtype(tiles.get()) == DType::kBF16);
+  CHECK(caption::kernels::activation_dtype(halves.get()) == DType::kF16);
 }
 
 TEST_SUITE_END();
