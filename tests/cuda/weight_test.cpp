@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/activation_dtype.h"
+#include "kernels/cuda/code_form.h"
 #include "kernels/embedding.h"
 #include "tests/cuda/dense_testing.h"
 #include "tests/kernels/random_codes.h"
@@ -96,7 +97,7 @@ TEST_CASE("a matrix is packed, or copied as it is, piece by piece, each of whole
   });
 }
 
-TEST_CASE("threads that place codes read each 128 rows once") {
+TEST_CASE("threads that place codes read each 128 rows once, and a piece is packed at once") {
   const caption::QuantisedMatrix matrix = random_matrix(Kind::k8, 5 * 128, 16, 16);
   std::map<std::int64_t, int> reads;  // by the first row
   std::mutex mutex;
@@ -111,8 +112,28 @@ TEST_CASE("threads that place codes read each 128 rows once") {
   const Weight weight =
       caption::kernels::place_quantised(stream, format_of(Kind::k8), matrix.num_rows(), rows);
   stream.synchronize();
-  reads.erase(0);  // read before, too, to see the form of the codes
+  CHECK(emulation.report().launches == 2);  // one piece: its codes, and its scales
+  reads.erase(0);                           // read before, too, to see the form of the codes
   CHECK(reads == std::map<std::int64_t, int>{{128, 1}, {256, 1}, {384, 1}, {512, 1}});
+}
+
+TEST_CASE("codes of 4 bits whose values are -8 to 7 need no table") {
+  using caption::kernels::cuda::CodeKind;
+  const auto kind_of = [](Kind kind) {
+    const caption::QuantisedMatrix matrix = random_matrix(kind, 5, 32, 16);
+    const auto rows = [&](std::int64_t first, std::int64_t count) {
+      return slice(matrix, first, count);
+    };
+    CodeKind placed{};
+    run_emulated(0, [&](Stream& stream) {
+      const Weight weight =
+          caption::kernels::place_quantised(stream, format_of(kind), matrix.num_rows(), rows);
+      placed = caption::kernels::cuda::CodesForm::of(weight).codes().shape.kind;
+    });
+    return placed;
+  };
+  CHECK(kind_of(Kind::k4) == CodeKind::kInt4);
+  CHECK(kind_of(Kind::kLut) == CodeKind::kTable4);
 }
 
 TEST_CASE("weights of one form are multiplied together, others are told apart") {
