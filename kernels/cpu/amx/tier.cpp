@@ -117,6 +117,11 @@ void quantised_panel(const QuantisedArgs& args) {
 // one row as for 16. Both are exact.
 constexpr std::int64_t kFewRows = 4;
 
+void panel8a8(const IntegerArgs& args) {
+  if (args.m <= kFewRows) return panel8a8_avx512bf16(args);
+  tile_panel8a8<AmxTiles>(args);
+}
+
 void panel4a8(const Integer4Args& args) {
   if (args.m <= kFewRows) return panel4a8_avx512bf16(args);
   tile_panel4a8<AmxTiles>(args, [&](const QuadGroup& group, std::uint8_t* panel) {
@@ -138,7 +143,7 @@ Tier make_tier() {
   tier.panel_gemm = tile_panel_gemm<AmxTiles>;
   tier.panel8 = quantised_panel<Codes8>;
   tier.panel4 = quantised_panel<Codes4>;
-  tier.panel8a8 = tile_panel8a8<AmxTiles>;
+  tier.panel8a8 = panel8a8;
   tier.panel4a8 = panel4a8;
   tier.attention.query_panels.attend_block = attend_block<TilePanelProducts<AmxTiles>>;
   tier.attention.query_panels.depth_multiple = kTileDepth;
