@@ -115,15 +115,16 @@ void quantised_panel(const QuantisedArgs& args) {
 
 // With few rows the vector instructions are faster than the tiles, whose latency is the same for
 // one row as for 16. Both are exact.
-constexpr std::int64_t kFewRows = 4;
+constexpr std::int64_t kFewRowsOf8Bits = 2;
+constexpr std::int64_t kFewRowsOf4Bits = 4;
 
 void panel8a8(const IntegerArgs& args) {
-  if (args.m <= kFewRows) return panel8a8_avx512bf16(args);
+  if (args.m <= kFewRowsOf8Bits) return panel8a8_avx512bf16(args);
   tile_panel8a8<AmxTiles>(args);
 }
 
 void panel4a8(const Integer4Args& args) {
-  if (args.m <= kFewRows) return panel4a8_avx512bf16(args);
+  if (args.m <= kFewRowsOf4Bits) return panel4a8_avx512bf16(args);
   tile_panel4a8<AmxTiles>(args, [&](const QuadGroup& group, std::uint8_t* panel) {
     const Codes4A8 codes(args, group);
     for (std::int64_t quad = group.first_quad; quad < group.end_quad; ++quad) {
