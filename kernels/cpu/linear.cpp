@@ -2,10 +2,10 @@
 // blocking.
 //
 // Traffic   N * K numbers of the weight once per block of rows, M * (K + N) f32. One token of an LM
-//           head [151936, 1024] in bf16: 312 MB, so >= 14.8 ms at 21.1 GB/s.
-// Measured  that LM head: 16.5 ms, 85 % of the bound; [3072 + 3072, 1024] with 512 tokens: 10.9 ms,
-//           0.59 TFLOP/s, 10 % of 6.0; LM head with 512 tokens: 1.12 TFLOP/s, 19 %. Two vCPUs with
-//           AMX, tier amx, 2026-11-22, `caption-cli bench --kernels --shape qwen3-0.6b`.
+//           head [151936, 1024] in bf16: 312 MB, so >= 10.6 ms at 29.5 GB/s.
+// Measured  that LM head: 12.3 ms, 86 % of the bound; [3072 + 3072, 1024] with 512 tokens: 3.19 ms,
+//           2.0 TFLOP/s, 31 % of 6.5; LM head with 512 tokens: 1.86 TFLOP/s, 29 %. Two vCPUs with
+//           AMX, tier amx, 2026-11-26, `caption-cli bench --kernels --shape qwen3-0.6b`.
 #include "kernels/linear.h"
 
 #include <algorithm>
