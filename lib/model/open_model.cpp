@@ -12,10 +12,12 @@
 #include "base/error.h"
 #include "base/join.h"
 #include "base/log.h"
+#include "base/open_file.h"
 #include "base/units.h"
 #include "model/internal/config.h"
 #include "model/internal/families.h"
 #include "model/internal/hub_model.h"
+#include "model/internal/model_files.h"
 #include "model/internal/model_folder.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
@@ -104,6 +106,22 @@ void require_both_files(const ModelFolder& files) {
           "contains mmproj, beside it, or name this file as model.llm of a preset");
 }
 
+// A GGUF file that is named by itself is read without the files beside it, of which a folder of
+// several models has at most one's.
+void warn_of_unread_files(const ModelFolder& files) {
+  if (!files.is_gguf() || !is_file(files.path())) return;
+  std::vector<std::string> names;
+  for (const char* const name : {"preprocessor_config.json", "video_preprocessor_config.json",
+                                 "chat_template.jinja", "generation_config.json"}) {
+    if (is_present(files.path().parent_path() / name)) names.emplace_back(name);
+  }
+  if (names.empty()) return;
+  log_warning("model", files.path().string() + ": " + join(names) + " beside it " +
+                           (names.size() == 1 ? "is" : "are") +
+                           " not read, and captions may differ: name the folder in place of the "
+                           "file, with no other language model in it");
+}
+
 // Whether the message names the folder, or that of an adapter.
 bool names_folder(const std::string& message, const std::string& folder,
                   const std::vector<AdapterSource>& adapters) {
@@ -148,6 +166,7 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   ConfigFolder configs = read_config_folder(folder);
   const ModelFolder files(folder);
   require_both_files(files);
+  if (options.opening == Opening::kToRun) warn_of_unread_files(files);
   const JsonObject config = files.require_config();
   Parts parts;
   parts.context = context;

@@ -1,6 +1,7 @@
 #include "weights/gguf_export.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -298,6 +299,18 @@ void require_space(const fs::path& folder, const Plan& plan, const FreeBytes& fr
                                   " are free; give another folder with -o, or make room");
 }
 
+// The file of a vision tower is known by this part of its name.
+void require_text_name(const fs::path& model_folder, std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (name.find("mmproj") == std::string::npos) return;
+  throw Error(
+      ErrorCode::kUsage,
+      model_folder.string() +
+          ": has \"mmproj\" in its name, by which the GGUF file of a vision tower is known; "
+          "rename the folder, after which the files are named");
+}
+
 }  // namespace
 
 std::string_view gguf_weights_name(GgufWeights type) {
@@ -317,6 +330,7 @@ GgufExport::GgufExport(const fs::path& model_folder, GgufWeights type) {
                     "files are made of the model in bf16, f16 or f32");
   }
   plan_ = std::make_unique<Plan>(make_plan(model_folder, type));
+  require_text_name(model_folder, plan_->text.name);
 }
 
 GgufExport::~GgufExport() = default;
@@ -349,12 +363,13 @@ GgufSummary GgufExport::write(const fs::path& out_folder, const GgufProgress& pr
   summary.text_file = out_folder / plan.text.name;
   summary.kept_f16 = plan.kept_f16;
   summary.num_tensors = plan.num_tensors();
+  // Before the GGUF files, which could be run without them.
+  copy_files(plan.model_folder, out_folder, plan.eos_ids, summary);
   write_file(plan.text, out_folder, *plan.source, step, progress);
   if (plan.tower) {
     write_file(*plan.tower, out_folder, *plan.source, step, progress);
     summary.tower_file = out_folder / plan.tower->name;
   }
-  copy_files(plan.model_folder, out_folder, plan.eos_ids, summary);
   summary.size_bytes = static_cast<std::int64_t>(fs::file_size(summary.text_file));
   if (summary.tower_file) {
     summary.size_bytes += static_cast<std::int64_t>(fs::file_size(*summary.tower_file));

@@ -89,6 +89,18 @@ TEST_SUITE("app/gguf") {
       CHECK(run.exit_code == 0);
       CHECK(contains(run.err, "matrices are multiplied as the codes of the file"));
     }
+    const Finished of_folder = run_model(out / "gguf-f16");
+    CHECK(!contains(of_folder.err, "not read"));
+    fs::path text_file;
+    for (const auto& entry : fs::directory_iterator(out / "gguf-f16")) {
+      const bool is_tower = contains(entry.path().filename().string(), "mmproj");
+      if (entry.path().extension() == ".gguf" && !is_tower) text_file = entry.path();
+    }
+    const Finished of_file = run_model(text_file, {"--max-pixels", "6000"});
+    CAPTURE(of_file.err);
+    CHECK(of_file.exit_code == 0);
+    CHECK(contains(of_file.err, text_file.string() + ": "));
+    CHECK(contains(of_file.err, " not read, and captions may differ: name the folder"));
     const Finished again = run_cli({"quantize", drawn.checkpoint().string(), "-o",
                                     (out / "gguf-f16").string(), "--format", "gguf-q8_0"});
     CHECK(again.exit_code == 2);

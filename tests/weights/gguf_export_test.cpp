@@ -364,6 +364,16 @@ TEST_SUITE("weights/gguf_export") {
     check_contains(empty, "config.json is missing; GGUF files are made of a model's folder");
   }
 
+  TEST_CASE("a folder whose name is a tower's is refused") {
+    const fs::path folder = new_folder("demo-MMPROJ");
+    fs::copy(kDemoModel, folder, fs::copy_options::recursive);
+    const std::string message = refusal(ErrorCode::kUsage, [&] {
+      write_gguf_model(folder, new_folder("refused"), GgufWeights::kQ8_0);
+    });
+    check_contains(message, folder.string() + ": has \"mmproj\" in its name");
+    check_contains(message, "rename the folder");
+  }
+
   TEST_CASE("a file system without room is refused before anything is written") {
     const fs::path out = new_folder("room");
     std::int64_t free = 0;
@@ -399,9 +409,12 @@ TEST_SUITE("weights/gguf_export") {
       };
     };
     CHECK_THROWS_WITH(write_gguf_model(kDemoModel, out, GgufWeights::kQ8_0, end_at(0.3)), "ended");
-    CHECK(num_files(out) == 0);
+    // The files that count beside them are there before the GGUF files.
+    CHECK(fs::exists(out / "preprocessor_config.json"));
+    const std::size_t num_beside = num_files(out);
+    CHECK(!fs::exists(out / "demo-model-Q8_0.gguf"));
     CHECK_THROWS_WITH(write_gguf_model(kDemoModel, out, GgufWeights::kQ8_0, end_at(1.0)), "ended");
-    CHECK(num_files(out) == 1);  // the text file, which was whole
+    CHECK(num_files(out) == num_beside + 1);  // the text file, which was whole
     CHECK(GgufFile::open(out / "demo-model-Q8_0.gguf").tensors().size() == 39);
     CHECK(write_gguf_model(kDemoModel, out, GgufWeights::kQ8_0).num_tensors == 113);
     const fs::path file = new_folder("file");
