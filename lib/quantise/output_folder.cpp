@@ -118,7 +118,7 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
       if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
     }
     const bool is_own =
-        is_manifest || (has_manifest && (names.contains(stem) || name == drafts::kLayerFileName));
+        is_manifest || (has_manifest && (names.contains(stem) || name.ends_with(drafts::kLayerFileName)));
     if (!is_own && (!foreign || name < *foreign)) foreign = std::move(name);
   }
   if (error) fail(path_, "list the folder", error.value());

@@ -57,6 +57,7 @@ TEST_SUITE("app/quantize") {
     CHECK_FALSE(records.front().caption.empty());
     // What `run --drafts self` keeps there is neither in the way nor part of a checkpoint.
     write_text(output / "self-draft.json", "{}");
+    write_text(output / "model.gguf.self-draft.json", "{}");
     CHECK(run_cli(command(demo_model(), output, "nf4")).exit_code == 0);
     const fs::path source = folder.path() / "source";
     fs::copy(demo_model(), source);
