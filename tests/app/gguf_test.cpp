@@ -164,7 +164,9 @@ TEST_SUITE("app/gguf") {
       fs::remove_all(folder);
       fs::copy(CAPTION_SOURCE_DIR "/samples/demo-model", folder);
       row.spoil();
-      CHECK(contains(run_model(folder).err, row.message));
+      const Finished run = run_model(folder);
+      CAPTURE(run.err);
+      CHECK(contains(run.err, row.message));
       for (const char* const format : {"gguf-q8_0", "nf4"}) {
         CAPTURE(std::string(format));
         fs::remove_all(out);
