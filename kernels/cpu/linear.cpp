@@ -90,11 +90,11 @@ std::int64_t num_feature_blocks(const LinearPart& part) {
 // second-level cache.
 constexpr std::int64_t kGroupBytes = 1 << 20;
 
-// A layer's work.
+// The work of a layer.
 struct Extent {
   std::int64_t num_rows;
   std::int64_t feature_blocks;
-  std::int64_t operations_per_row;  // and block of features
+  std::int64_t operations_per_row;  // operations of one row and one block of features
 };
 
 // With tile registers as many rows as kGroupBytes hold, in blocks of equal height, but no fewer

@@ -64,8 +64,10 @@ std::string require_video(const JsonObject& object) {
 std::string_view describe_other_format(std::string_view first_line) {
   if (first_line.starts_with("video,")) return "comma-separated values";
   // "clip.mp4: caption", "clip.mp4 (prompt): caption"
+  const std::size_t begin = first_line.find_first_not_of(" \t");
   constexpr std::string_view kNotInNames = "{[\"#";
-  const bool is_text = kNotInNames.find(first_line.front()) == std::string_view::npos &&
+  const bool is_text = begin != std::string_view::npos &&
+                       kNotInNames.find(first_line[begin]) == std::string_view::npos &&
                        first_line.find(": ") != std::string_view::npos;
   return is_text ? "lines of text, as `run --format txt` writes them" : "";
 }

@@ -62,7 +62,7 @@ Report report_of(const Frames& f, Splitting splitting, DType dtype = DType::kBF1
 // The last rows of sequences of one length in pages of 16 tokens. Their block tables have room for
 // more tokens than they have, and name one page for all.
 struct PagedRows {
-  std::int64_t rows;   // of a sequence
+  std::int64_t rows;   // rows of queries in a sequence
   std::int64_t group;  // heads per key head
   std::int64_t length, window, most_tokens;
   std::int64_t num_seqs = 1, kv_heads = 1;

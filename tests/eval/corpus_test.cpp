@@ -57,6 +57,11 @@ TEST_SUITE("eval/corpus") {
     CHECK(captions[2].is_failed);
     CHECK(captions[3].caption == "바다");
     CHECK(captions[3].where == path.string() + ":5");
+    const auto indented =
+        write_file(folder / "i.jsonl", " \t{\"video\": \"1.mp4\", \"caption\": \"산\"}\n");
+    const std::vector<CaptionEntry> of_indented = read_captions(indented).entries;
+    REQUIRE(of_indented.size() == 1);
+    CHECK(of_indented[0].caption == "산");
   }
 
   TEST_CASE("of captions for several prompts, those of one are scored") {

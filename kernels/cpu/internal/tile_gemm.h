@@ -30,7 +30,7 @@ namespace caption::kernels::cpu {
 struct BF16Product {};     // pairs of bf16, sums f32
 struct IntegerProduct {};  // quadruples of i8 times u8, sums i32
 
-inline constexpr std::int64_t kTileWords = kTileBytes / 4;         // of a row of a tile
+inline constexpr std::int64_t kTileWords = kTileBytes / 4;         // 4-byte words in a tile's row
 inline constexpr std::int64_t kPanelRowBytes = 4 * kPanelColumns;  // 4 bytes of each of 32 features
 inline constexpr std::int64_t kBlockTileRows = 2 * kTileRows;
 inline constexpr std::int64_t kChunkWords = 128;
@@ -44,7 +44,7 @@ struct TileRows {
 };
 
 // m rows of activations.
-struct TiledRows {
+struct ActivationRows {
   const unsigned char* begin = nullptr;
   std::int64_t stride_bytes = 0;  // a_stride
   std::int64_t m = 0;
@@ -53,7 +53,7 @@ struct TiledRows {
 
 // Rows `first`, first + 1, ...; `first` is a multiple of kTileRows. Static, so that each tier's
 // file compiles a separate copy with its instruction set.
-static inline TileRows tile_at(const TiledRows& rows, std::int64_t first) {
+static inline TileRows tile_at(const ActivationRows& rows, std::int64_t first) {
   const unsigned char* const row = rows.begin + first * rows.stride_bytes;
   if (!rows.is_tiled || rows.m - first < kTileRows) return {row, rows.stride_bytes, kTileBytes};
   return {row, kTileBytes, kTileRows * kTileBytes};
@@ -215,7 +215,7 @@ void for_each_height(std::int64_t m, const Work& work) {
 }
 
 struct PanelOperands {
-  TiledRows a;
+  ActivationRows a;
   const unsigned char* b = nullptr;  // [num_words, 32 features, 4 bytes]
   std::int64_t num_words = 0;
 };
@@ -297,9 +297,9 @@ template <class Tiles, class Expand, class Add>
 void tile_quantised(const QuantisedArgs& args, const Expand& expand, const Add& add) {
   alignas(64) std::uint16_t expanded[kMaxGroupPairs * 2 * kPanelColumns];
   alignas(64) float sums[kBlockTileRows * kPanelColumns];
-  const TiledRows a{.begin = reinterpret_cast<const unsigned char*>(args.a),
-                    .stride_bytes = 2 * args.a_stride,
-                    .m = args.m};
+  const ActivationRows a{.begin = reinterpret_cast<const unsigned char*>(args.a),
+                         .stride_bytes = 2 * args.a_stride,
+                         .m = args.m};
   for_each_height<Tiles>(args.m, [&](Tiles& tiles, const RowBlocks& rows) {
     std::int64_t group = 0;
     for (std::int64_t pair = 0; pair < args.num_pairs; pair += args.group_pairs, ++group) {
@@ -329,9 +329,9 @@ template <class Tiles, class Widen>
 void tile_panel4a8(const Integer4Args& args, const Widen& widen) {
   constexpr std::int64_t kChunkGroups = kChunkWords / kMaxGroupQuads;
   alignas(64) std::uint8_t panel[kChunkWords * kPanelRowBytes];
-  const TiledRows a{.begin = reinterpret_cast<const unsigned char*>(args.a),
-                    .stride_bytes = args.a_stride,
-                    .m = args.m};
+  const ActivationRows a{.begin = reinterpret_cast<const unsigned char*>(args.a),
+                         .stride_bytes = args.a_stride,
+                         .m = args.m};
   for_each_height<Tiles>(args.m, [&](Tiles& tiles, const RowBlocks& rows) {
     const bool is_single = rows.end_row - rows.first_row == rows.height;
     const std::int64_t chunk_groups = is_single ? 1 : kChunkGroups;

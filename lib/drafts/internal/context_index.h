@@ -37,9 +37,6 @@ class ContextIndex {
     std::uint32_t begin;
     std::uint32_t end;
     std::size_t size() const { return end - begin; }
-    std::span<const std::uint32_t> of(std::span<const std::uint32_t> order) const {
-      return order.subspan(begin, size());
-    }
   };
 
   ContextIndex() = default;

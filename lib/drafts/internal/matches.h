@@ -14,7 +14,8 @@
 
 namespace caption::drafts {
 
-inline constexpr std::size_t kMostRuns = 16;  // of an archive, whose runs grow by a factor
+// An archive has at most as many runs, since each is several times as long as the next.
+inline constexpr std::size_t kMostRuns = 16;
 
 // The positions in all runs that have the last tokens of a text before them. The positions after
 // its last one, two and three tokens are adjacent in the order of each run. Few positions after
@@ -38,7 +39,8 @@ class Matches {
     }
     std::int64_t length;
     std::size_t count = 0;
-    std::array<ContextIndex::Range, kMostRuns + 1> ranges;  // of the runs; unset where count is 0
+    // [i] is the range in run i. They are not set while count is 0.
+    std::array<ContextIndex::Range, kMostRuns + 1> ranges;
   };
 
   void find_last();
@@ -60,7 +62,8 @@ class Matches {
   Level one_{1};
   Level two_{2};
   Level three_{3};
-  std::array<ContextPlace, kMostRuns + 1> places_;  // of many
+  std::array<ContextPlace, kMostRuns + 1>
+      places_;  // [i] is that in run i; guess_from_many() sets it
 };
 
 }  // namespace caption::drafts

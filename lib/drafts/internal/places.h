@@ -38,8 +38,8 @@ class Places {
     return selected;
   }
 
-  // The places of `set` that have the most frequent token at `offset`, of equally frequent ones
-  // the smallest; 0 where all texts have ended.
+  // Returns the places of `set` that have its most frequent token at `offset` (the smallest one of
+  // equally frequent tokens); 0 where all texts have ended.
   std::uint64_t with_most_frequent(std::uint64_t set, std::ptrdiff_t offset) const {
     Frequent best;
     std::uint64_t left = take_first(set, offset, best);
@@ -83,9 +83,9 @@ class Places {
   std::size_t num_added_ = 0;
 };
 
-// Appends at most `most` guesses to `guesses`: the most frequent next token of the places of `set`,
-// of equally frequent ones the smallest, then the most frequent one after it, and so on while a
-// text goes on. `length` tokens before the places are known.
+// Appends at most `most` guesses to `guesses`: the most frequent next token of the places of `set`
+// (the smallest one of equally frequent tokens), then the most frequent token after it, and so on
+// until all texts have ended. `length` tokens before the places are known.
 inline void continue_texts(const Places& places, std::uint64_t set, std::int64_t length,
                            std::int64_t most, std::vector<Guess>& guesses) {
   auto match_length = static_cast<std::int32_t>(length);

@@ -33,7 +33,8 @@ struct TokenRun {
            index.size_bytes();
   }
   ContextIndex::Range everywhere() const { return {0, static_cast<std::uint32_t>(order.size())}; }
-  // Of the positions in `range`, which share `depth` tokens, those that share `token` before these.
+  // Positions in `range` have the same `depth` tokens before them. Returns those that have `token`
+  // before these tokens.
   ContextIndex::Range narrow(ContextIndex::Range range, std::int64_t depth,
                              std::int32_t token) const;
 };
@@ -79,8 +80,8 @@ class ContextPlace {
   // The number of tokens, kBegin included, that the context of any position shares with this one;
   // 0 where that is below 3.
   std::int64_t longest() const { return longest_; }
-  // The number of tokens that the context shares with that of the i-th position before the place,
-  // and of the i-th after it; 0 where there is none.
+  // The number of tokens that the context shares with the context of the i-th position before the
+  // place, or (length_after) of the i-th position after it; 0 where there is no such position.
   std::int64_t length_before(std::size_t i) const {
     return i < place_ ? common_length(place_ - 1 - i) : 0;
   }

@@ -167,7 +167,7 @@ JsonObject require_part(const JsonObject& config, std::string_view key) {
 struct FamilyName {
   std::string_view model_type;
   ExportFamily family;
-  std::string_view text_key;  // of the text model's configuration; "" for the root
+  std::string_view text_key;  // key of the object that configures the text model; "" for the root
   // The model_type of that configuration where it says none or, if `is_fixed`, whatever it says.
   std::string_view text_type;
   bool is_fixed = false;

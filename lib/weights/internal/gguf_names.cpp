@@ -19,7 +19,7 @@
 namespace caption::weights {
 namespace {
 
-using namespace std::string_view_literals;
+using std::string_view_literals::operator""sv;
 
 std::optional<GgufNameMatch> find_match(std::string_view name,
                                         std::span<const GgufRename> renames) {
