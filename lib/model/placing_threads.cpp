@@ -2,8 +2,33 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 
 namespace caption::model {
+namespace {
+
+// The exception of the first tensor, in order, that could not be placed.
+class FirstFailure {
+ public:
+  // Called within a handler of the exception.
+  void add(std::size_t tensor) {
+    const std::lock_guard lock(mutex_);
+    if (exception_ != nullptr && tensor_ < tensor) return;
+    tensor_ = tensor;
+    exception_ = std::current_exception();
+  }
+  void rethrow() const {
+    if (exception_ != nullptr) std::rethrow_exception(exception_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::size_t tensor_ = 0;
+  std::exception_ptr exception_;
+};
+
+}  // namespace
 
 // A thread's stream, whose pool has no other thread.
 class PlacingThreads::Worker {
@@ -43,6 +68,7 @@ void PlacingThreads::place_side_by_side(std::size_t begin, std::size_t end, cons
     return;
   }
   std::atomic<std::size_t> next{begin};
+  FirstFailure failure;
   const auto place_until_none_is_left = [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t worker = first; worker < last; ++worker) {
       Stream& stream = workers_[static_cast<std::size_t>(worker)]->stream();
@@ -50,14 +76,15 @@ void PlacingThreads::place_side_by_side(std::size_t begin, std::size_t end, cons
         try {
           place(stream, i);
         } catch (...) {
+          failure.add(i);
           next = end;
-          throw;
         }
       }
     }
   };
   stream_.pool().parallel_for(static_cast<std::int64_t>(workers_.size()), 1,
                               place_until_none_is_left);
+  failure.rethrow();
 }
 
 }  // namespace caption::model

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -87,6 +88,28 @@ TEST_SUITE("model/placing_threads") {
       num_placed = 0;
       threads.place_side_by_side(6, kCount, place);
       CHECK(num_placed == kCount - 6);
+    }
+  }
+
+  TEST_CASE("of two tensors that fail the first is told, though its thread is the slower one") {
+    for (const int num_threads : {2, 3}) {
+      CAPTURE(num_threads);
+      ThreadPool pool(num_threads);
+      Stream stream(pool);
+      PlacingThreads threads(stream);
+      std::atomic<bool> has_later_failed{false};
+      const auto place = [&](Stream&, std::size_t i) {
+        if (i == 5) {
+          while (!has_later_failed) std::this_thread::yield();
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          throw std::runtime_error("tensor 5");
+        }
+        if (i == 7) {
+          has_later_failed = true;
+          throw std::runtime_error("tensor 7");
+        }
+      };
+      CHECK_THROWS_WITH(threads.place_side_by_side(0, kCount, place), "tensor 5");
     }
   }
 }

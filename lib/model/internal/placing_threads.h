@@ -32,8 +32,9 @@ class PlacingThreads {
   PlacingThreads& operator=(const PlacingThreads&) = delete;
 
   // Calls place(stream, i) for the tensors [begin, end), on the threads side by side, each with a
-  // stream of its own. Threads take the tensors in order. Rethrows an exception of `place`, after
-  // which no further tensor is taken.
+  // stream of its own. Threads take the tensors in order. After an exception of `place` no further
+  // tensor is taken, and the exception of the first tensor that failed is rethrown: which it is
+  // does not depend on how fast the threads were.
   void place_side_by_side(std::size_t begin, std::size_t end, const Place& place);
 
   // Waits until all that was placed is complete.
