@@ -7,8 +7,10 @@
 
 #include "base/json.h"
 #include "base/mend_advice.h"
-#include "base/open_file.h"
 #include "model/internal/config.h"
+#include "model/internal/hub_model.h"
+#include "model/internal/model_folder.h"
+#include "weights/gguf_config.h"
 
 namespace caption::model {
 namespace {
@@ -82,12 +84,16 @@ bool is_in_effect(const JsonObject& config, const UnsupportedKey& key) {
 }  // namespace
 
 GenerationConfig read_generation_config(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "generation_config.json";
-  if (!is_present(path)) return {};
-  const JsonObject json = JsonObject::open(path, ErrorCode::kBadModel);
+  return read_generation_config(ModelFolder(folder, ModelPart::kText));
+}
+
+GenerationConfig read_generation_config(const ModelFolder& folder) {
+  const std::optional<JsonObject> found = folder.find_json(weights::kGenerationFile);
+  if (!found) return {};
+  const JsonObject& json = *found;
   constexpr std::int64_t kMaxTokens = 1 << 16;
   GenerationConfig config;
-  config.file = path.string();
+  config.file = json.name();
   config.eos_ids = parse_eos_ids(json);
   if (json.has("do_sample")) config.do_sample = json.get_bool("do_sample", false);
   config.temperature = find_number(

@@ -15,7 +15,7 @@ namespace caption::model {
 // The keys of generation_config.json that this build supports. Keys that the file lacks, or sets to
 // null, are empty; transformers then uses its defaults.
 struct GenerationConfig {
-  std::string file;  // for messages; empty: the folder has no such file
+  std::string file;  // with the key of a GGUF file; empty: the model has no such file
   std::vector<std::int32_t> eos_ids;
   std::optional<bool> do_sample;      // false or absent means greedy, whatever the temperature
   std::optional<double> temperature;  // [0, 10]; > 0 where do_sample is true
@@ -33,10 +33,10 @@ struct GenerationConfig {
   std::vector<std::string> unsupported;
 };
 
-// Reads generation_config.json in a model's folder; without that file every member is empty. The
-// keys max_length and min_length, which count the prompt, are ignored. Throws Error(kBadModel)
-// naming file and key for a value that transformers would also refuse or that is outside the ranges
-// above.
+// Reads generation_config.json of a model's folder, or what its GGUF file holds of it; without
+// either every member is empty. The keys max_length and min_length, which count the prompt, are
+// ignored. Throws Error(kBadModel) naming file and key for a value that transformers would also
+// refuse or that is outside the ranges above, and as the opening of a GGUF file does.
 GenerationConfig read_generation_config(const std::filesystem::path& folder);
 
 }  // namespace caption::model

@@ -60,7 +60,7 @@ void place_hub_parts(const ModelFolder& folder, const TextConfig& text, HubWeigh
   if (!parts.pending_tokenizer.valid()) start_tokenizer(folder, parts);
   place_parts(parts, weights.blueprint, std::move(weights.sources), weights.format);
   parts.tokenizer = parts.pending_tokenizer.get();
-  parts.generation = read_generation_config(folder.path());
+  parts.generation = read_generation_config(folder);
   parts.eos_ids = parts.generation.eos_ids.empty() ? text.eos_ids : parts.generation.eos_ids;
   if (parts.eos_ids.empty() && parts.tokenizer->eos_id()) {
     parts.eos_ids = {*parts.tokenizer->eos_id()};

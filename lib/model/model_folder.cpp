@@ -130,22 +130,46 @@ std::string ModelFolder::make_config() const {
                            : weights::gguf_captioner_config(*text_, *tower_);
 }
 
+ModelFolder::Stored ModelFolder::find_stored(std::string_view name) const {
+  const weights::GgufFile* const owner =
+      name == weights::kGenerationFile ? text_.get() : tower_.get();
+  if (owner == nullptr) return {};
+  std::optional<std::string> text = weights::gguf_stored_file(*owner, name);
+  return text ? Stored{.owner = owner, .text = *std::move(text)} : Stored{};
+}
+
+// A file of the processor in the folder replaces all that are stored: they are read in turn.
+bool ModelFolder::is_replaced(std::string_view stored_name) const {
+  if (!reads_files_) return false;
+  if (stored_name == weights::kGenerationFile) return is_present(path_ / stored_name);
+  return std::any_of(weights::kProcessorFiles.begin(), weights::kProcessorFiles.end(),
+                     [&](std::string_view name) { return is_present(path_ / name); });
+}
+
+std::optional<JsonObject> ModelFolder::find_gguf_json(std::string_view name) const {
+  const auto parse = [&](const std::string& text, const weights::GgufFile& owner) {
+    return JsonObject::parse(text, owner.path().string() + ", as " + std::string(name),
+                             ErrorCode::kBadModel);
+  };
+  if (name == "config.json") return parse(make_config(), text_ == nullptr ? *tower_ : *text_);
+  if (const Stored stored = find_stored(name); stored.owner != nullptr && !is_replaced(name)) {
+    return JsonObject::parse(
+        stored.text, stored.owner->path().string() + ", key " + weights::gguf_key_of_file(name),
+        ErrorCode::kBadModel);
+  }
+  if (name != "preprocessor_config.json" || tower_ == nullptr) return std::nullopt;
+  for (const std::string_view file : weights::kProcessorFiles) {
+    if (find_stored(file).owner != nullptr && !is_replaced(file)) return std::nullopt;
+  }
+  return parse(weights::gguf_preprocessor_config(*tower_), *tower_);
+}
+
 std::optional<JsonObject> ModelFolder::find_json(std::string_view name) const {
-  const bool is_config = name == "config.json";
-  const fs::path file = path_ / name;
-  if (!is_gguf() || (reads_files_ && !is_config)) {
+  if (!is_gguf() || (reads_files_ && name != "config.json")) {
+    const fs::path file = path_ / name;
     if (is_present(file)) return JsonObject::open(file, ErrorCode::kBadModel);
   }
-  const std::string as = ", as " + std::string(name);
-  if (is_config && is_gguf()) {
-    const weights::GgufFile& owner = text_ == nullptr ? *tower_ : *text_;
-    return JsonObject::parse(make_config(), owner.path().string() + as, ErrorCode::kBadModel);
-  }
-  if (name == "preprocessor_config.json" && tower_ != nullptr) {
-    return JsonObject::parse(weights::gguf_preprocessor_config(*tower_),
-                             tower_->path().string() + as, ErrorCode::kBadModel);
-  }
-  return std::nullopt;
+  return is_gguf() ? find_gguf_json(name) : std::nullopt;
 }
 
 JsonObject ModelFolder::require_config() const {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/join.h"
 #include "base/log.h"
+#include "base/mapped_file.h"
 #include "base/open_file.h"
 #include "base/units.h"
 #include "model/internal/config.h"
@@ -28,6 +29,8 @@
 
 namespace caption::model {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::array kFamilies = {&kInternVl,       &kInternVlChat, &kLlavaNextVideo,
                                   &kLlavaOnevision, &kQwen25Vl,     &kQwen3Vl};
@@ -106,20 +109,41 @@ void require_both_files(const ModelFolder& files) {
           "contains mmproj, beside it, or name this file as model.llm of a preset");
 }
 
-// A GGUF file that is named by itself is read without the files beside it, of which a folder of
-// several models has at most one's.
-void warn_of_unread_files(const ModelFolder& files) {
-  if (!files.is_gguf() || !is_file(files.path())) return;
-  std::vector<std::string> names;
+// Whether a file beside GGUF files says what they hold.
+bool is_stored_equal(const ModelFolder& files, const std::string& name, const fs::path& beside) {
+  const bool is_template = name == "chat_template.jinja";
+  const std::string stored = is_template ? files.gguf_template() : files.find_stored(name).text;
+  try {
+    return !stored.empty() && stored == read_model_file(beside);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Says which counts where files beside GGUF files say other than these: those of a folder that the
+// user named, of which a folder of several models has at most one's.
+void report_files_beside(const ModelFolder& files) {
+  if (!files.is_gguf()) return;
+  const fs::path folder = files.reads_files() ? files.path() : files.path().parent_path();
+  std::vector<std::string> others;
+  bool is_one_stored = false;
   for (const char* const name : {"preprocessor_config.json", "video_preprocessor_config.json",
                                  "chat_template.jinja", "generation_config.json"}) {
-    if (is_present(files.path().parent_path() / name)) names.emplace_back(name);
+    if (!is_present(folder / name) || is_stored_equal(files, name, folder / name)) continue;
+    others.emplace_back(name);
+    if (files.find_stored(name).owner != nullptr) is_one_stored = true;
   }
-  if (names.empty()) return;
-  log_warning("model", files.path().string() + ": " + join(names) + " beside it " +
-                           (names.size() == 1 ? "is" : "are") +
-                           " not read, and captions may differ: name the folder in place of the "
-                           "file, with no other language model in it");
+  if (others.empty()) return;
+  const std::string names = files.path().string() + ": " + join(others);
+  const bool is_one = others.size() == 1;
+  if (!files.reads_files()) {
+    log_warning("model", names + " beside it " + (is_one ? "is" : "are") +
+                             " not read, and captions may differ: name the folder in place of the "
+                             "file, with no other language model in it");
+  } else if (is_one_stored) {
+    log_info("model",
+             names + (is_one ? " counts" : " count") + " in place of what the GGUF files hold");
+  }
 }
 
 // Whether the message names the folder, or that of an adapter.
@@ -166,7 +190,7 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   ConfigFolder configs = read_config_folder(folder);
   const ModelFolder files(folder);
   require_both_files(files);
-  if (options.opening == Opening::kToRun) warn_of_unread_files(files);
+  if (options.opening == Opening::kToRun) report_files_beside(files);
   const JsonObject config = files.require_config();
   Parts parts;
   parts.context = context;

@@ -299,4 +299,12 @@ std::string gguf_preprocessor_config(const GgufFile& tower) {
   return config.text();
 }
 
+std::string gguf_key_of_file(std::string_view name) {
+  return std::string(kGgufFilesPrefix) + std::string(name);
+}
+
+std::optional<std::string> gguf_stored_file(const GgufFile& file, std::string_view name) {
+  return file.metadata().find_string(gguf_key_of_file(name));
+}
+
 }  // namespace caption::weights

@@ -3,6 +3,8 @@
 // Source: facts from ggml-org/llama.cpp, gguf-py/gguf/constants.py and convert_hf_to_gguf.py.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,5 +33,17 @@ std::string gguf_tower_config(const GgufFile& tower);
 // Returns the preprocessor_config.json of a tower: size, mean and deviation of frames; for towers
 // that take frames of any size the limits of their pixels. Throws Error(kBadModel).
 std::string gguf_preprocessor_config(const GgufFile& tower);
+
+// The files of a model's folder that GGUF's own keys cannot express: quantize writes their text
+// into keys of its own, the generation's into the language model's file, the processor's into the
+// tower's.
+inline constexpr std::string_view kGenerationFile = "generation_config.json";
+inline constexpr std::array<std::string_view, 3> kProcessorFiles = {
+    "video_preprocessor_config.json", "preprocessor_config.json", "processor_config.json"};
+
+std::string gguf_key_of_file(std::string_view name);
+// Returns the text of such a file; nullopt where the GGUF file has none, as those of other
+// programs. Throws Error(kBadModel) for a value that is no string.
+std::optional<std::string> gguf_stored_file(const GgufFile& file, std::string_view name);
 
 }  // namespace caption::weights

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <numeric>
@@ -22,6 +20,7 @@
 #include "tensor/dtype.h"
 #include "text/export_tokenizer.h"
 #include "weights/ggml_encode.h"
+#include "weights/gguf_config.h"
 #include "weights/gguf_writer.h"
 #include "weights/internal/export_config.h"
 #include "weights/internal/export_names.h"
@@ -138,7 +137,6 @@ GgufFields general_fields(std::string_view architecture, std::string_view kind,
 struct GgufExport::Plan {
   fs::path model_folder;
   std::unique_ptr<Source> source;
-  std::vector<std::int64_t> eos_ids;  // of config.json
   FilePlan text;
   std::optional<FilePlan> tower;
   std::vector<std::string> kept_f16;
@@ -165,6 +163,41 @@ void check_embedding(const Source& source, const ExportedModel& model,
   }
 }
 
+void add_file(std::string_view name, const std::string& text, GgufFields& fields) {
+  fields.add_text(gguf_key_of_file(name), text);
+}
+
+// Adds generation_config.json. The ids that end a caption, where only config.json has them, are
+// added to its text: a GGUF file has the tokenizer's.
+void add_generation_file(const ExportedModel& model, const fs::path& model_folder,
+                         GgufFields& fields) {
+  const fs::path path = model_folder / kGenerationFile;
+  std::string text = is_present(path) ? read_model_file(path) : "{}";
+  const JsonObject config = JsonObject::parse(text, path.string(), ErrorCode::kBadModel);
+  const std::vector<std::string> keys = config.keys();
+  std::string ids;
+  for (const std::int64_t id : model.text_config.get_ints("eos_token_id")) {
+    ids += (ids.empty() ? "" : ", ") + std::to_string(id);
+  }
+  if (!ids.empty() && std::find(keys.begin(), keys.end(), "eos_token_id") == keys.end()) {
+    const char* const separator = keys.empty() ? "" : ",";
+    text.insert(text.find('{') + 1, "\"eos_token_id\": [" + ids + "]" + separator);
+  } else if (!is_present(path)) {
+    return;
+  }
+  add_file(kGenerationFile, text, fields);
+}
+
+void add_processor_files(const fs::path& model_folder, GgufFields& fields) {
+  for (const std::string_view name : kProcessorFiles) {
+    const fs::path path = model_folder / name;
+    if (!is_present(path)) continue;
+    const std::string text = read_model_file(path);
+    JsonObject::parse(text, path.string(), ErrorCode::kBadModel);
+    add_file(name, text, fields);
+  }
+}
+
 Plan make_plan(const fs::path& model_folder, GgufWeights type) {
   const ExportedModel model = read_exported_model(model_folder);
   Plan plan;
@@ -177,13 +210,13 @@ Plan make_plan(const fs::path& model_folder, GgufWeights type) {
   if (has_tower) tower = read_exported_tower(model, model_folder, tower_fields);
   ExportedTensors tensors = assign_tensors(*plan.source, model, tower ? &*tower : nullptr);
   check_embedding(*plan.source, model, tensors.text);
-  plan.eos_ids = model.text_config.get_ints("eos_token_id");
   plan.text.name = file_name(name, type);
   plan.text.fields = general_fields(model.text.architecture, "model", name, tensors.text);
   add_text_fields(model.text, plan.text.fields);
   plan.text.fields.add("general.file_type", file_type_of(type))
       .add("general.quantization_version", kQuantizationVersion);
   add_token_fields(model, model_folder, plan.text.fields);
+  add_generation_file(model, model_folder, plan.text.fields);
   plan.text.tensors = std::move(tensors.text);
   set_types(type, plan.text, plan.kept_f16);
   if (!tower) return plan;
@@ -195,6 +228,7 @@ Plan make_plan(const fs::path& model_folder, GgufWeights type) {
   plan.tower->fields = general_fields("clip", "mmproj", name, tensors.tower);
   plan.tower->fields.add("general.file_type", file_type_of(tower_type));
   plan.tower->fields.append(tower_fields);
+  add_processor_files(model_folder, plan.tower->fields);
   plan.tower->fields.add("general.quantization_version", kQuantizationVersion);
   plan.tower->tensors = std::move(tensors.tower);
   set_types(tower_type, *plan.tower, plan.kept_f16);
@@ -216,60 +250,6 @@ void write_file(const FilePlan& plan, const fs::path& folder, Source& source, Gg
     ++step.done_tensors;
   }
   writer.finish();
-}
-
-[[noreturn]] void throw_not_written(const fs::path& file, const std::error_code& error) {
-  throw Error(ErrorCode::kIo, file.string() + ": cannot write the file: " + error.message());
-}
-
-constexpr const char* kGenerationConfig = "generation_config.json";
-// The files that count beside GGUF files.
-constexpr const char* kCopiedFiles[] = {"preprocessor_config.json",
-                                        "video_preprocessor_config.json", kGenerationConfig,
-                                        "chat_template.jinja"};
-
-// Writes the ids that end a caption where only config.json has them: a GGUF file has the
-// tokenizer's. The file is written under another name first.
-void write_end_ids(const std::vector<std::int64_t>& ids, const fs::path& file) {
-  std::string list;
-  for (const std::int64_t id : ids) list += (list.empty() ? "" : ", ") + std::to_string(id);
-  const fs::path temporary = file.string() + GgufWriter::kUnfinished;
-  std::ofstream out(temporary);
-  out << "{\n  \"eos_token_id\": [" << list << "]\n}\n";
-  out.close();
-  std::error_code error;
-  if (out) fs::rename(temporary, file, error);
-  if (out && !error) return;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  throw_not_written(file, error ? error : std::make_error_code(std::errc::io_error));
-}
-
-// Writes the copy under another name first.
-void copy_beside(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  const fs::path temporary = to.string() + GgufWriter::kUnfinished;
-  fs::copy_file(from, temporary, fs::copy_options::overwrite_existing, error);
-  if (!error) fs::rename(temporary, to, error);
-  if (!error) return;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  throw_not_written(to, error);
-}
-
-void copy_files(const fs::path& model_folder, const fs::path& out_folder,
-                const std::vector<std::int64_t>& eos_ids, GgufSummary& summary) {
-  std::error_code ignored;
-  if (fs::equivalent(model_folder, out_folder, ignored)) return;
-  for (const char* const name : kCopiedFiles) {
-    if (!is_present(model_folder / name)) continue;
-    copy_beside(model_folder / name, out_folder / name);
-    summary.copied_files.push_back(out_folder / name);
-  }
-  const fs::path generation = out_folder / kGenerationConfig;
-  if (eos_ids.empty() || is_present(model_folder / generation.filename())) return;
-  write_end_ids(eos_ids, generation);
-  summary.copied_files.push_back(generation);
 }
 
 void make_folder(const fs::path& folder) {
@@ -338,7 +318,6 @@ GgufExport::~GgufExport() = default;
 std::set<std::string> GgufExport::file_names() const {
   std::set<std::string> names = {plan_->text.name};
   if (plan_->tower) names.insert(plan_->tower->name);
-  names.insert(std::begin(kCopiedFiles), std::end(kCopiedFiles));
   for (const std::string& name : std::set<std::string>(names)) {
     names.insert(name + GgufWriter::kUnfinished);
   }
@@ -363,8 +342,6 @@ GgufSummary GgufExport::write(const fs::path& out_folder, const GgufProgress& pr
   summary.text_file = out_folder / plan.text.name;
   summary.kept_f16 = plan.kept_f16;
   summary.num_tensors = plan.num_tensors();
-  // Before the GGUF files, which could be run without them.
-  copy_files(plan.model_folder, out_folder, plan.eos_ids, summary);
   write_file(plan.text, out_folder, *plan.source, step, progress);
   if (plan.tower) {
     write_file(*plan.tower, out_folder, *plan.source, step, progress);

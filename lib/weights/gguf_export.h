@@ -48,7 +48,6 @@ using GgufProgress = std::function<void(const GgufStep&)>;
 struct GgufSummary {
   std::filesystem::path text_file;                  // OUT/<name of the folder>-Q8_0.gguf
   std::optional<std::filesystem::path> tower_file;  // OUT/mmproj-<name of the folder>-Q8_0.gguf
-  std::vector<std::filesystem::path> copied_files;  // of the processor and of generation
   std::vector<std::string> kept_f16;                // tensors whose rows are no multiple of 32
   std::int64_t size_bytes = 0;                      // of both files
   std::int64_t num_tensors = 0;
@@ -71,11 +70,10 @@ class GgufExport {
   // SHA-256 of the folder's weights (weights/source.h).
   Sha256 content_hash(const DigestCache& digests) const;
 
-  // Writes the files to `out_folder`, which is made if it is missing, and copies the files that
-  // count beside GGUF files: preprocessor_config.json, video_preprocessor_config.json,
-  // chat_template.jinja and generation_config.json, which is made of config.json's eos_token_id
-  // where there is none. A file of the same name is replaced. Memory beside the mapped checkpoint:
-  // a few MiB. On an error or an exception of `progress` no file is left that is not whole, but the
+  // Writes the files to `out_folder`, which is made if it is missing. The processor's files and
+  // generation_config.json, with config.json's eos_token_id where it names none, are keys of theirs
+  // (gguf_config.h). A file of the same name is replaced. Memory beside the mapped checkpoint: a
+  // few MiB. On an error or an exception of `progress` no file is left that is not whole, but the
   // text file may have been finished before the tower failed.
   //
   // Throws Error(kBadModel) for a tensor of another shape, and for a file of weights that is

@@ -96,11 +96,6 @@ TEST_SUITE("app/gguf") {
       const bool is_tower = contains(entry.path().filename().string(), "mmproj");
       if (entry.path().extension() == ".gguf" && !is_tower) text_file = entry.path();
     }
-    const Finished of_file = run_model(text_file, {"--max-pixels", "6000"});
-    CAPTURE(of_file.err);
-    CHECK(of_file.exit_code == 0);
-    CHECK(contains(of_file.err, text_file.string() + ": "));
-    CHECK(contains(of_file.err, " not read, and captions may differ: name the folder"));
     const Finished again = run_cli({"quantize", drawn.checkpoint().string(), "-o",
                                     (out / "gguf-f16").string(), "--format", "gguf-q8_0"});
     CHECK(again.exit_code == 2);
@@ -112,6 +107,57 @@ TEST_SUITE("app/gguf") {
                                      "--max-shard-size", "1GB", "--quiet"});
     CHECK(option.exit_code == 2);
     CHECK(contains(option.err, "--max-shard-size is for files of safetensors"));
+  }
+
+  TEST_CASE("a pair of files alone holds the processor's settings and the generation's") {
+    const testing::DrawnGguf drawn(kGoldens / "qwen3_vl");
+    const fs::path folder = drawn.checkpoint();
+    const fs::path out = fs::path(CAPTION_TEST_TMP) / "stored_files";
+    fs::remove_all(out);
+    write_text(folder / "generation_config.json", "{\"num_beams\": 2}");
+    const Finished made =
+        run_cli({"quantize", folder.string(), "-o", out.string(), "--format", "gguf-f16"});
+    CAPTURE(made.err);
+    REQUIRE(made.exit_code == 0);
+    fs::path text_file;
+    for (const auto& entry : fs::directory_iterator(out)) {
+      const std::string name = entry.path().filename().string();
+      CHECK((name.ends_with(".gguf") || name == "caption-cli.quantize.json"));
+      const bool is_text = name.ends_with(".gguf") && !contains(name, "mmproj");
+      if (is_text) text_file = entry.path();
+    }
+    const auto run = [](const fs::path& model) {
+      return run_cli({"run", sample_video("city-000-h264.mp4").string(), "--model", model.string(),
+                      "--frames", "4", "--max-new-tokens", "12", "--dtype", "f32"});
+    };
+    const auto record_of = [](const Finished& finished) {
+      CAPTURE(finished.err);
+      REQUIRE(finished.exit_code == 0);
+      return parse_records(finished.out).at(0);
+    };
+    const records::Record expected = record_of(run(folder));
+    for (const fs::path& model : {text_file, out}) {
+      CAPTURE(model.string());
+      const Finished finished = run(model);
+      const records::Record record = record_of(finished);
+      CHECK(record.caption == expected.caption);
+      CHECK(record.prompt_tokens == expected.prompt_tokens);
+      CHECK(!contains(finished.err, "not read"));
+      CHECK(!contains(finished.err, "in place of what"));
+    }
+    // Equal files beside it change nothing; of others is said which count.
+    fs::copy(folder / "video_preprocessor_config.json", out);
+    CHECK(!contains(run(text_file).err, "not read"));
+    write_text(out / "generation_config.json", "{\"num_beams\": 1}");
+    const Finished of_file = run(text_file);
+    CHECK(record_of(of_file).caption == expected.caption);
+    CHECK(contains(of_file.err, text_file.string() +
+                                    ": generation_config.json beside it is not read, and captions "
+                                    "may differ: name the folder"));
+    const Finished of_folder = run(out);
+    CHECK(record_of(of_folder).caption != expected.caption);
+    CHECK(contains(of_folder.err,
+                   ": generation_config.json counts in place of what the GGUF files hold"));
   }
 
   TEST_CASE("quantize to GGUF writes to no folder that holds other files") {

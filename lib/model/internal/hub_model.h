@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/json.h"
+#include "model/generation_config.h"
+#include "model/internal/model_folder.h"
 #include "model/internal/parts.h"
 #include "model/text_family.h"
 #include "text/tokenizer.h"
@@ -45,8 +47,8 @@ struct HubWeights {
 void start_tokenizer(const ModelFolder& folder, Parts& parts);
 
 // Calls place_parts(), waits for the tokenizer, which is started here at the latest, and reads the
-// generation settings of a folder. The stop ids are those of generation_config.json, else the text configuration's,
-// else the tokenizer's. An error of the weights comes before one of the tokenizer.
+// generation settings of a folder. The stop ids are those of generation_config.json, else the text
+// configuration's, else the tokenizer's. An error of the weights comes before one of the tokenizer.
 void place_hub_parts(const ModelFolder& folder, const TextConfig& text, HubWeights weights,
                      Parts& parts);
 
@@ -64,5 +66,8 @@ struct VideoTokenId {
 };
 VideoTokenId parse_video_token_id(const JsonObject& config, std::int64_t fallback,
                                   std::int64_t vocab);
+
+// As read_generation_config(path) of model/generation_config.h.
+GenerationConfig read_generation_config(const ModelFolder& folder);
 
 }  // namespace caption::model

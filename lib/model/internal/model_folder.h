@@ -33,12 +33,22 @@ class ModelFolder {
   const weights::GgufFile* gguf_text() const { return text_.get(); }
   const weights::GgufFile* gguf_tower() const { return tower_.get(); }
 
-  // Returns the root of a JSON file; nullopt when there is none. From GGUF files config.json and
-  // preprocessor_config.json are made, where the folder that the user named does not hold the
-  // latter. Throws Error(kBadModel | kUnavailable) as gguf_captioner_config().
+  // Returns the root of a JSON file; nullopt when there is none. Of GGUF files config.json is made
+  // of the metadata. Any other file is that of the folder, where the user named the folder, else
+  // the text that the metadata holds (find_stored()); preprocessor_config.json is made of the
+  // tower's sizes where they hold nothing of the processor. Throws Error(kBadModel | kUnavailable)
+  // as gguf_captioner_config().
   std::optional<JsonObject> find_json(std::string_view name) const;
   // Returns config.json. Throws Error(kBadModel), naming what to do, when it is missing.
   JsonObject require_config() const;
+  // The GGUF file that holds the text of a file of the model's folder; both empty when none does.
+  struct Stored {
+    const weights::GgufFile* owner = nullptr;
+    std::string text;
+  };
+  Stored find_stored(std::string_view name) const;
+  // Whether the user named the folder, whose files count then, and not a file.
+  bool reads_files() const { return reads_files_; }
   // The chat template in the metadata of the language model's file; empty when there is none.
   std::string gguf_template() const;
 
@@ -49,6 +59,8 @@ class ModelFolder {
 
  private:
   std::string make_config() const;
+  std::optional<JsonObject> find_gguf_json(std::string_view name) const;
+  bool is_replaced(std::string_view stored_name) const;
 
   std::filesystem::path path_;
   ModelPart part_;

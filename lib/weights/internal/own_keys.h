@@ -20,4 +20,7 @@ inline constexpr std::string_view kGgufTokensPerSecondKey = "caption_cli.tokens_
 inline constexpr std::string_view kGgufDemonstrationKey = "caption_cli.demonstration";
 inline constexpr std::string_view kGgufUnlikeKey = "caption_cli.unlike";
 
+// Followed by the name of a JSON file: the text of that file of the model's folder (string).
+inline constexpr std::string_view kGgufFilesPrefix = "caption_cli.files.";
+
 }  // namespace caption::weights
