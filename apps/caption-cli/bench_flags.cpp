@@ -245,7 +245,6 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
       ->type_name(kPathType)
       ->group(kVideoGroup);
   command.add_option("--references", flags.references, "score the captions, as eval does")
-      ->check(is_not_empty())
       ->type_name(kPathType)
       ->group(kVideoGroup);
   add_choice<PriceOf>(
@@ -274,7 +273,6 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
       .add_option("--price-base", flags.price_base,
                   "with --price weights: the model that --model was quantised from\n"
                   "Its f32 weights are then the reference.")
-      ->check(is_not_empty())
       ->type_name(kFolderType)
       ->group(kVideoGroup);
 }
@@ -301,11 +299,9 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
   add_video_flags(command, flags);
   add_workload_flags(command, flags);
   command.add_option("--json", flags.json, "every run as JSON to this file, or - for stdout")
-      ->check(is_not_empty())
       ->type_name(kFileType)
       ->group("Output");
   command.add_option("--svg", flags.svg, "with --sweep: a chart of throughput over batch size")
-      ->check(is_not_empty())
       ->type_name("FILE.svg")
       ->group("Output");
 }

@@ -97,7 +97,6 @@ void add_documents_commands(CLI::App& root, int& exit_code) {
   command
       ->add_option("--install-to", flags->folder,
                    "write all pages and completions below this folder, as below share/")
-      ->check(is_not_empty())
       ->type_name(kFolderType);
   command->callback([flags, &root, &exit_code] {
     const ProgramRow program = describe_program(root);

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -25,15 +26,18 @@
 #include "eval/korean_stemmer.h"
 #include "eval/report.h"
 #include "option_types.h"
+#include "records/file_name.h"
 #include "write_text.h"
 
 namespace caption::cli {
 namespace {
 
+constexpr const char* kReferenceField = "annotation.description_kr";
+
 struct EvalFlags {
   std::string captions;
   std::string references;
-  std::string reference_field = "annotation.description_kr";
+  std::optional<std::string> reference_field;
   std::string match = "auto";
   std::optional<std::string> prompt;
   std::optional<std::string> adapter;
@@ -104,8 +108,8 @@ void require_no_problems(const eval::Problems& of_references, const eval::Proble
 eval::Corpus read_corpus(const EvalFlags& flags) {
   eval::Problems of_references;
   eval::Problems of_captions;
-  eval::References references =
-      eval::read_references(flags.references, flags.reference_field, of_references);
+  eval::References references = eval::read_references(
+      flags.references, flags.reference_field.value_or(kReferenceField), of_references);
   eval::Captions captions = eval::read_captions(flags.captions, of_captions);
   require_no_problems(of_references, of_captions);
   const std::vector<eval::CaptionEntry> chosen =
@@ -131,6 +135,11 @@ void run_eval(const EvalFlags& flags) {
   require_replaceable(flags.per_clip, kClipScoresBegin, inputs);
   if (!flags.json.empty() && flags.json == flags.per_clip) {
     throw Error(ErrorCode::kUsage, "--json and --per-clip name one file; give them two");
+  }
+  if (flags.reference_field && !std::filesystem::is_directory(flags.references)) {
+    log_warning("eval", "--reference-field has no effect with --references " +
+                            records::escape_file_name(flags.references) +
+                            ", which is no folder of label files");
   }
   eval::EvaluateOptions options;
   options.metrics = chosen_metrics(flags.metrics);
@@ -186,7 +195,7 @@ void add_input_flags(CLI::App& command, EvalFlags& flags) {
       .add_option("--reference-field", flags.reference_field,
                   "where a label file holds its text: a dotted path")
       ->type_name("KEY")
-      ->default_str(flags.reference_field)
+      ->default_str(kReferenceField)
       ->group(kGroup);
   command
       .add_option("--match", flags.match,
@@ -228,7 +237,6 @@ void add_score_flags(CLI::App& command, EvalFlags& flags) {
       .add_option("--synonyms", flags.synonyms,
                   "groups of stems that count as equal\n"
                   "For METEOR's third stage: a group per line, separated by tabs.")
-      ->check(is_not_empty())
       ->type_name(kFileType)
       ->group(kGroup);
   command
@@ -263,11 +271,9 @@ void add_eval_command(CLI::App& root, int& exit_code) {
   add_input_flags(*command, *flags);
   add_score_flags(*command, *flags);
   command->add_option("--json", flags->json, "the report as JSON to this file, or -")
-      ->check(is_not_empty())
       ->type_name(kFileType)
       ->group("Output");
   command->add_option("--per-clip", flags->per_clip, "every clip's scores as JSONL, or -")
-      ->check(is_not_empty())
       ->type_name(kFileType)
       ->group("Output");
   command->footer(

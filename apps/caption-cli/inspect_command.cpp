@@ -285,7 +285,6 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
   command->add_flag("--machine", flags->machine, "processor, memory and CUDA of this machine")
       ->group("Input");
   command->add_option("-o,--output", flags->sheet, "contact sheet of one video's frames")
-      ->check(is_not_empty())
       ->type_name("FILE.png")
       ->default_str("NAME.frames.png here")
       ->group("Output");
@@ -293,7 +292,6 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
       ->add_option("--dump-frames", flags->frames_folder,
                    "write the frames as frame_000.ppm, ...\n"
                    "The pixels that the model's preprocessing gets, as binary PPM.")
-      ->check(is_not_empty())
       ->type_name(kFolderType)
       ->group("Output");
   command->add_option("--adapter", flags->adapters, "LoRA folder of the models; repeatable")

@@ -16,13 +16,6 @@ std::string not_one_of(const std::vector<std::string>& names, const std::string&
   return expected_text("one of " + join(names), found) + did_you_mean(found, names);
 }
 
-CLI::Validator is_not_empty() {
-  return {[](std::string& text) {
-            return text.empty() ? expected_text("a name", text) : std::string();
-          },
-          ""};
-}
-
 CLI::Validator one_of(std::vector<std::string> names) {
   return {[names = std::move(names)](std::string& text) {
             const bool is_known = std::find(names.begin(), names.end(), text) != names.end();

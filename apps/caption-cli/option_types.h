@@ -65,9 +65,6 @@ CLI::Validator in_range(T min, T max) {
           range};
 }
 
-// A check for a name of a file or folder.
-CLI::Validator is_not_empty();
-
 // A check for one of these words. It has no description, because the type name lists the words.
 CLI::Validator one_of(std::vector<std::string> names);
 

@@ -295,7 +295,6 @@ void add_fit_flags(CLI::App& command, PlanFlags& flags) {
       ->default_str("max_num_seqs")
       ->group(kGroup);
   command.add_option("--svg", flags.svg, "with --fit: a chart of speed over memory")
-      ->check(is_not_empty())
       ->type_name("FILE.svg")
       ->group(kGroup);
 }

@@ -158,7 +158,6 @@ void add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
                   "captions of the videos, which follow the prompts as answers\n"
                   "JSONL or a folder of label files, as for eval. The calibration then sees what "
                   "the decoder sees while it writes.")
-      ->check(is_not_empty())
       ->type_name(kPathType)
       ->group(kGroup);
   command
@@ -190,11 +189,9 @@ void add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
           "also write the prompts to FILE, as safetensors\n"
           "For each the token ids, positions, and the vision tokens with their places: what "
           "the decoder is given, for other tools.")
-      ->check(is_not_empty())
       ->type_name(kFileType)
       ->group(kGroup);
   command.add_option("--prompts", flags.prompts_file, "file of prompts, as for run")
-      ->check(is_not_empty())
       ->type_name(kFileType)
       ->group(kGroup);
 }

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "backend/machine.h"
@@ -25,6 +27,7 @@
 #include "config/pipeline_options.h"
 #include "config/resolve.h"
 #include "config/self_draft.h"
+#include "config/unused_options.h"
 #include "dry_run.h"
 #include "environment.h"
 #include "exit_codes.h"
@@ -213,6 +216,27 @@ void log_choices(const model::CaptionModel& model, const pipeline::Options& opti
   }
 }
 
+// Takes the model's own settings of generation where nothing else is given, and says which options
+// of the command line change nothing, and which prompts are given twice.
+void adopt_settings(const model::CaptionModel& model, const PresetFlags& flags,
+                    config::LoadedPreset& loaded) {
+  config::adopt_generation_config(loaded.preset, model.generation_config());
+  config::require_consistent(loaded.preset);
+  config::RunFacts facts{.device = model.context().device};
+  if (loaded.preset.given.contains("quantization.requantize")) {
+    facts.has_codes = config::holds_codes(loaded.preset.model, loaded.locations);
+  }
+  for (const std::string& line : config::describe_unused(loaded.preset, flags.overrides, facts)) {
+    log_warning("run", line);
+  }
+  std::set<std::string_view> texts;
+  for (const std::string& prompt : flags.prompts) {
+    if (texts.insert(prompt).second) continue;
+    log_warning("run", "--prompt " + json_quote(prompt) +
+                           " is given more than once, and every clip answers it each time");
+  }
+}
+
 void be_quiet_if_asked(const RunFlags& flags) {
   if (!flags.quiet) return;
   if (log_level() < LogLevel::kInfo) {
@@ -310,8 +334,7 @@ int run(const RunFlags& flags, const Globals& globals) {
   std::unique_ptr<model::CaptionModel> model =
       config::open_model(contexts.front(), preset, loaded.locations, choices);
   say_demonstration(*model, preset);
-  config::adopt_generation_config(preset, model->generation_config());
-  config::require_consistent(preset);
+  adopt_settings(*model, flags.preset, loaded);
   check_stream(flags, preset, inputs.size(), prompts.size());
   const Sha256 model_hash = model->content_hash();
   std::unique_ptr<model::CaptionModel> draft =

@@ -19,7 +19,6 @@ void add_prompt_flags(CLI::App& command, RunFlags& flags) {
           "\"prompt\": "
           "NAME. A line may be JSON: {\"name\": NAME, \"prompt\": PROMPT, \"adapter\": NAME of "
           "--adapter}. A clip is decoded and encoded once for all its prompts.")
-      ->check(is_not_empty())
       ->type_name(kFileType)
       ->group(kGroup);
   command

@@ -209,6 +209,13 @@ const CLI::App* named_command(const CLI::App& root, const std::vector<std::strin
   return nullptr;
 }
 
+// An option whose empty value means something: none in the place of the preset's, or the captions
+// that no adapter made.
+bool may_be_empty(const std::string& command, const std::string& option) {
+  if (command == "eval") return option == "--adapter";
+  return option == "--system" || option == "--kv-cache-dir" || option == "--draft-model";
+}
+
 // Whether a list such as "1,,2" has an item without a character, which CLI11 would leave out.
 bool has_empty_item(const std::string& list, char delimiter) {
   if (delimiter == '\0' || list.empty()) return false;
@@ -225,6 +232,10 @@ std::optional<std::string> describe_bad_value(const CLI::App& root,
   const std::string name = command == nullptr ? "caption-cli" : command->get_name();
   for (std::size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
     const std::size_t sign = arguments[i].find('=');
+    if (arguments[i].empty()) {
+      const CommandRow row = describe_command(command == nullptr ? root : *command);
+      return name + ": an argument is empty (\"\"); usage: " + usage_of(row);
+    }
     const CLI::Option* option = find_option(root, command, arguments[i].substr(0, sign));
     if (option == nullptr || option->get_items_expected_max() == 0) continue;
     const bool is_apart = sign == std::string::npos;
@@ -234,6 +245,9 @@ std::optional<std::string> describe_bad_value(const CLI::App& root,
     if (is_apart && find_option(root, command, value) != nullptr) {
       return describe_need(name, row) + ", and the option " + value +
              " follows it; for example: " + example_of(row) + " " + value;
+    }
+    if (value.empty() && !may_be_empty(name, row.long_name())) {
+      return describe_need(name, row) + ", and \"\" is none; for example: " + example_of(row);
     }
     if (has_empty_item(value, option->get_delimiter())) {
       return name + ": " + row.long_name() + " " + quoted(value) + ": an item of the list is empty";

@@ -10,8 +10,8 @@
 namespace caption::cli {
 
 // Describes the first value that CLI11 would accept and nobody means: another option in its place
-// ("--model --frames 8"), or a list with an empty item ("--sweep 1,,2"). std::nullopt when there is
-// none.
+// ("--model --frames 8"), an empty text (of a shell's unset variable) where it means nothing, or a
+// list with an empty item ("--sweep 1,,2"). std::nullopt when there is none.
 std::optional<std::string> describe_bad_value(const CLI::App& root,
                                               const std::vector<std::string>& arguments);
 

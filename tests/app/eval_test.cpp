@@ -71,6 +71,17 @@ TEST_SUITE("app/eval") {
                              "mend or remove the line\n"));
   }
 
+  TEST_CASE("--reference-field beside lines of JSON is told to have no effect") {
+    const TemporaryFolder folder;
+    const std::string references = file(folder, "r.jsonl", kReferences);
+    const Finished finished = eval({file(folder, "c.jsonl", kCaptions), "--references", references,
+                                    "--reference-field", "text"});
+    CHECK(finished.exit_code == 0);
+    CHECK(finished.err.find("warning: eval: --reference-field has no effect with --references " +
+                            references + ", which is no folder of label files\n") !=
+          std::string::npos);
+  }
+
   TEST_CASE("what run writes as txt is known, and is one problem") {
     const TemporaryFolder folder;
     const std::string references = file(folder, "r.jsonl", kReferences);
@@ -94,7 +105,7 @@ TEST_SUITE("app/eval") {
     for (const char* const option : {"--json", "--per-clip", "--synonyms"}) {
       const Finished finished = eval({"c.jsonl", "--references", "r.jsonl", option, ""});
       CHECK(finished.exit_code == 2);
-      CHECK(finished.err.find(std::string(option) + ": expected a name, found \"\"") !=
+      CHECK(finished.err.find(std::string(option) + " needs a value (FILE), and \"\" is none") !=
             std::string::npos);
     }
   }
@@ -156,7 +167,7 @@ TEST_SUITE("app/eval") {
     const std::string captions = file(folder, "c.jsonl", kCaptions);
     const std::string references = file(folder, "r.jsonl", kReferences);
     for (const char* option : {"--seed", "--shuffled"}) {
-      for (const char* value : {"-1", "x", "1.5", "", "18446744073709551616"}) {
+      for (const char* value : {"-1", "x", "1.5", "18446744073709551616"}) {
         CAPTURE(option);
         CAPTURE(value);
         const Finished refused = eval({captions, "--references", references, option, value});

@@ -62,7 +62,8 @@ TEST_SUITE("app/inspect") {
           run_cli({"inspect", sample_video("city-000-h264.mp4").string(), option, ""});
       CHECK(finished.exit_code == 2);
       CHECK(finished.out.empty());
-      CHECK(finished.err.find("expected a name, found \"\"") != std::string::npos);
+      CHECK(finished.err.find(" needs a value (") != std::string::npos);
+      CHECK(finished.err.find("), and \"\" is none; for example: ") != std::string::npos);
     }
   }
 

@@ -154,12 +154,13 @@ TEST_SUITE("app/run") {
 
   TEST_CASE("an empty value after = is empty, and no clip is taken for it") {
     const std::string video = sample_video("city-000-h264.mp4").string();
-    const Finished finished = run_cli({"run", "--frames", "2", "--prompt=", video});
+    const Finished finished = run_cli({"run", "--frames", "2", "--system=", video});
     CHECK(finished.exit_code == 0);
     const auto records = parse_records(finished.out);
     REQUIRE(records.size() == 1);
     CHECK(records.front().caption ==
           parse_records(run_cli({"run", "--frames", "2", video}).out).at(0).caption);
+    CHECK(run_cli({"run", "--frames", "2", "--prompt=", video}).exit_code == 2);
     CHECK(run_cli({"run", "--frames=", "2", video}).exit_code == 2);
     CHECK(run_cli({"run", "--dtype=", "bf16", video}).exit_code == 2);
   }

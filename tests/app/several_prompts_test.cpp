@@ -44,6 +44,35 @@ const std::string kBrief = "한 문장으로 설명해 주세요.";
 const std::string kFull = "이 영상을 자세히 설명해 주세요.";
 
 TEST_SUITE("app/several_prompts") {
+  TEST_CASE("a run says which options change nothing") {
+    const std::vector<std::string> command = {"run",
+                                              sample_video("city-000-h264.mp4").string(),
+                                              "--frames",
+                                              "2",
+                                              "--max-new-tokens",
+                                              "2",
+                                              "--requantize",
+                                              "true",
+                                              "--top-p",
+                                              "0.5",
+                                              "--prompt",
+                                              kBrief,
+                                              "--prompt",
+                                              kBrief};
+    const Finished finished = run_cli(command);
+    CHECK(finished.exit_code == 0);
+    for (const std::string& wanted :
+         {std::string("warning: run: --top-p has no effect at --temperature 0\n"),
+          std::string("warning: run: --requantize has no effect with this --model, whose weights "
+                      "are no codes\n"),
+          "warning: run: --prompt \"" + kBrief + "\" is given more than once"}) {
+      CHECK(count_of(finished.err, wanted) == 1);
+    }
+    // The values of --speed and of presets are nobody's word for an effect.
+    const Finished speed = run_cli({"run", "--quality", command[1], "--max-new-tokens", "2"});
+    CHECK(count_of(speed.err, "has no effect") == 0);
+  }
+
   TEST_CASE("comments among the prompts are counted, and a prompt may begin with #") {
     const TemporaryFolder folder;
     const std::string file = (folder.path() / "prompts.txt").string();

@@ -1,0 +1,29 @@
+// config/unused_options.h: options of a command line that cannot have an effect beside the others.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/device.h"
+#include "config/locations.h"
+#include "config/parse_preset.h"
+#include "config/preset.h"
+
+namespace caption::config {
+
+// What decides whether an option has an effect, beside the preset.
+struct RunFacts {
+  Device device = Device::kCpu;  // that captions clips
+  bool has_codes = true;         // the files of the model's weights hold codes
+};
+
+// Whether weights of the model are codes. Throws as find_model() and model::read_model_files().
+bool holds_codes(const ModelSection& model, const Locations& locations);
+
+// Returns a line for each of `flags` that has no effect: "--top-p has no effect at --temperature
+// 0". `preset` has all values applied, also the model's own (generation_defaults.h).
+std::vector<std::string> describe_unused(const Preset& preset, std::span<const Override> flags,
+                                         const RunFacts& facts);
+
+}  // namespace caption::config
