@@ -110,8 +110,8 @@ fs::path find_in_hub_cache(std::string_view name_or_folder, const std::vector<fs
                     ": there is no such folder, and it is no name of the form "
                     "organisation/model" +
                     nearest_hub_names(name) +
-                    "; give a model's folder, a GGUF file or its name on the hub; without --model "
-                    "the preset's own model runs");
+                    "; give a model's folder, a GGUF file or its name on the hub, or demo for the "
+                    "demonstration model");
   }
   std::string searched;
   const std::size_t slash = name.find('/');

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "config/hub_cache.h"
+#include "config/preset.h"
 
 namespace caption::config {
 namespace {
@@ -45,6 +46,9 @@ std::string read_source_tree(const fs::path& path) {
     return {};
   }
 }
+
+// The name of the demonstration model, as of its shape (plan/known_models.h).
+constexpr std::string_view kDemonstration = "demo";
 
 }  // namespace
 
@@ -95,10 +99,11 @@ fs::path find_model(std::string_view name, const Locations& locations) {
   if (name.empty()) {
     throw Error(
         ErrorCode::kBadModel,
-        "the model's name is empty; --model takes a model's folder, a GGUF file or its name "
-        "in the local Hugging Face cache, and without it the preset's own model runs");
+        "the model's name is empty; give a model's folder, a GGUF file or its name in the local "
+        "Hugging Face cache");
   }
   if (std::optional<fs::path> place = find_model_place(name, locations)) return *std::move(place);
+  if (name == kDemonstration) return find_model(ModelSection{}.path, locations);
   return find_in_hub_cache(name, locations.hub_caches);
 }
 

@@ -32,8 +32,8 @@ std::vector<std::filesystem::path> price_folders(const Locations& locations);
 
 // Finds a model named in a preset: a folder or GGUF file relative to the preset's folder, to the
 // folder above it, to the working folder, to a resource root, to Locations::own_presets or to the
-// folder above that; or a name in the local Hugging Face cache. Throws Error(kBadModel) listing the
-// places searched.
+// folder above that; "demo", the demonstration model; or a name in the local Hugging Face cache.
+// Throws Error(kBadModel) listing the places searched.
 std::filesystem::path find_model(std::string_view name, const Locations& locations);
 
 // find_model() without the cache: std::nullopt for a name of which no such place has a folder or a

@@ -1,5 +1,6 @@
 #include "config/self_draft.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
@@ -99,6 +100,16 @@ std::string describe(const drafts::LeftOutLayers& left_out, std::int64_t num_lay
          " of its guesses were right; up to " + format_number(left_out.gain) + "x expected";
 }
 
+// Whether it is the demonstration model of the source tree or the installation, which are not
+// written to.
+bool is_built_in(const fs::path& model) {
+  const std::vector<fs::path> roots = resource_roots();
+  return std::any_of(roots.begin(), roots.end(), [&](const fs::path& root) {
+    std::error_code error;
+    return fs::equivalent(root / ModelSection{}.path, model, error);
+  });
+}
+
 // The layers that the file has of this model. If there is such a file and it has none, nullopt,
 // and `why` receives the reason.
 std::optional<KeptLayers> find_in(const fs::path& path, const Sha256& model_hash,
@@ -154,8 +165,10 @@ std::vector<fs::path> layer_files(const Preset& preset, const Locations& locatio
   std::vector<fs::path> files;
   std::error_code error;
   const std::string file_name(drafts::kLayerFileName);
-  files.push_back(fs::is_directory(model, error) ? model / file_name
-                                                 : fs::path(model.string() + "." + file_name));
+  if (!is_built_in(model)) {
+    files.push_back(fs::is_directory(model, error) ? model / file_name
+                                                   : fs::path(model.string() + "." + file_name));
+  }
   if (!locations.self_drafts.empty()) {
     files.push_back(locations.self_drafts / (model_hash.hex() + ".json"));
   }

@@ -77,6 +77,17 @@ class Reader {
   Sha256Hasher clips_, answers_;
 };
 
+// What a record of `run` would say: of a film that is damaged, cut short or has few frames.
+void warn_of_film(const std::string& path, const video::Clip& clip) {
+  std::vector<std::string> warnings = clip.warnings;
+  if (std::string few = video::describe_few_frames(clip); !few.empty()) {
+    warnings.push_back(std::move(few));
+  }
+  for (const std::string& warning : warnings) {
+    log_warning("quantize", records::escape_file_name(path + ": " + warning));
+  }
+}
+
 EncodedClip Reader::encode(const std::string& path) {
   const OpenFile file(path);
   EncodedClip encoded;
@@ -88,6 +99,7 @@ EncodedClip Reader::encode(const std::string& path) {
   if (file.stamp_now() != file.stamp()) {
     throw Error(ErrorCode::kChanged, path + ": the file changed while it was read");
   }
+  warn_of_film(path, clip);
   encoded.shape = shape_of(clip);
   const std::int64_t vision_tokens = model_.vision_tokens(encoded.shape);
   const std::int64_t max_positions = model_.decoder().spec().max_positions;

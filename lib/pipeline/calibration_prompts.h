@@ -46,9 +46,10 @@ struct CalibrationPrompts {
 
 // Reads clips that are spread evenly over the list, as many as give max_tokens tokens if all have
 // the length of the first; none of the prompts is cut. A clip that cannot be used costs one warning
-// in the log. Depends on the contents of the clips and their order alone. Throws Error(kUsage) when
-// no clip can be used, or a prompt's text cannot be expressed (CaptionModel::build_prompt());
-// passes on errors of the machine (is_of_machine()) and kCancelled.
+// in the log, and so does each of a clip's own (video::Clip::warnings). Depends on the contents of
+// the clips and their order alone. Throws Error(kUsage) when no clip can be used, or a prompt's
+// text cannot be expressed (CaptionModel::build_prompt()); passes on errors of the machine
+// (is_of_machine()) and kCancelled.
 CalibrationPrompts read_calibration_prompts(Stream& stream, model::CaptionModel& model,
                                             const InputList& inputs,
                                             const CalibrationOptions& options);

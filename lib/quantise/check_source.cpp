@@ -1,5 +1,7 @@
 #include "quantise/check_source.h"
 
+#include <cstdint>
+#include <string>
 #include <system_error>
 
 #include "base/error.h"
@@ -38,6 +40,20 @@ void require_plain_folder(const fs::path& model) {
                   "); codes are not rounded a second time, so give the model that it was made of");
 }
 
+namespace {
+
+// The tokenizer of a language model, which a composed model opens with it.
+void require_tokenizer(const fs::path& folder, std::int64_t vocab) {
+  const std::int64_t size = model::open_tokenizer(folder)->vocab_size();
+  if (size <= vocab) return;
+  throw Error(ErrorCode::kBadModel, folder.string() +
+                                        ": the tokenizer is another model's: it has " +
+                                        std::to_string(size) + " ids, the embedding " +
+                                        std::to_string(vocab) + " rows; download the folder again");
+}
+
+}  // namespace
+
 void check_source(const Context& context, const fs::path& folder) {
   require_plain_folder(folder);
   const model::Blueprint blueprint = model::read_blueprint(folder);
@@ -47,6 +63,7 @@ void check_source(const Context& context, const fs::path& folder) {
                       {.opening = model::Opening::kToCheck});
   } else {
     model::read_generation_config(folder);
+    if (blueprint.text.has_value()) require_tokenizer(folder, blueprint.text->vocab);
   }
 }
 

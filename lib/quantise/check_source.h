@@ -13,8 +13,8 @@ void require_plain_folder(const std::filesystem::path& model);
 
 // The same, and opens a captioner as a run does, with its processor, tokenizer and
 // generation_config.json; of a language model or a tower reads config.json and
-// generation_config.json. Reads no weights. Throws as model::read_blueprint() and
-// model::open_model().
+// generation_config.json, of the former its tokenizer. Reads no weights. Throws as
+// model::read_blueprint() and model::open_model().
 void check_source(const Context& context, const std::filesystem::path& folder);
 
 }  // namespace caption::quantise

@@ -48,6 +48,24 @@ std::size_t count_layers(const fs::path& folder) {
 }
 
 TEST_SUITE("app/calibrate") {
+  TEST_CASE("of a film that is cut off is said so, as run says it") {
+    const TemporaryFolder folder;
+    const std::string whole = read_text(sample_video("city-004-h264.mkv"));
+    const fs::path cut = folder.path() / "cut.mkv";
+    write_text(cut, whole.substr(0, whole.size() * 6 / 10));
+    const std::vector<records::Record> records =
+        parse_records(run_cli({"run", "-q", cut.string()}).out);
+    REQUIRE(records.size() == 1);
+    REQUIRE(records.front().warnings.size() == 1);
+    CHECK(contains(records.front().warnings.front(), "the file seems cut off"));
+    const Finished made = run_cli({"quantize", (source() / "samples/demo-model").string(), "-o",
+                                   (folder.path() / "out").string(), "--format", "gptq",
+                                   "--calibrate", cut.string()});
+    CHECK(made.exit_code == 0);
+    CHECK(contains(made.err,
+                   "warning: quantize: " + cut.string() + ": " + records.front().warnings.front()));
+  }
+
   TEST_CASE("a model calibrated with videos captions, and its folder says how it was made") {
     const TemporaryFolder folder;
     for (const std::string format : {"awq", "gptq"}) {

@@ -225,6 +225,29 @@ TEST_SUITE("app/gguf") {
     }
   }
 
+  TEST_CASE("quantize of a language model's folder reads its tokenizer") {
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "text_alone";
+    const fs::path out = fs::path(CAPTION_TEST_TMP) / "text_alone_out";
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    write_text(folder / "config.json", R"({"model_type": "llama", "vocab_size": 8})");
+    const auto quantize = [&] {
+      const Finished made =
+          run_cli({"quantize", folder.string(), "-o", out.string(), "--format", "nf4"});
+      CHECK(made.exit_code == 3);
+      CHECK(!fs::exists(out));
+      return made.err;
+    };
+    CHECK(contains(quantize(), folder.string() + ": has no tokenizer"));
+    for (const char* const name : {"tokenizer.json", "tokenizer_config.json"}) {
+      fs::copy(fs::path(CAPTION_SOURCE_DIR "/samples/demo-model") / name, folder);
+    }
+    const std::string of_other = quantize();
+    CAPTURE(of_other);
+    CHECK(contains(of_other, folder.string() + ": the tokenizer is another model's: it has "));
+    CHECK(contains(of_other, "ids, the embedding 8 rows; download the folder again"));
+  }
+
   TEST_CASE("quantize refuses what is no plain folder in the same words for every format") {
     const testing::DrawnGguf drawn(kGoldens / "qwen3_vl_q8_0");
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "quantised_already";

@@ -173,9 +173,11 @@ TEST_SUITE("app/input_flags") {
     CHECK(run_cli({"run", video, "-o", out, "--kv-cache-bytes", "544KiB"}).exit_code == 0);
     // The number of frames at a given rate depends on the clip's length.
     CHECK(run_cli({"run", video, "--frames", "4096", "--sampling", "fps=0.5"}).exit_code == 0);
-    const Finished nameless = run_cli({"run", video, "--model", ""});
+    const fs::path preset = fs::path(out).parent_path() / "nameless.yaml";
+    write_text(preset, "model: \"\"\n");
+    const Finished nameless = run_cli({"run", video, "--preset", preset.string()});
     CHECK(nameless.exit_code == 3);
-    CHECK(contains(nameless.err, "the model's name is empty; --model takes a model's folder"));
+    CHECK(contains(nameless.err, "the model's name is empty; give a model's folder"));
   }
 
   TEST_CASE("counts agree with their nouns") {

@@ -181,10 +181,9 @@ TEST_SUITE("config/hub_cache") {
   TEST_CASE("what is neither a folder nor a name is refused") {
     CHECK(refusal("/no/such/folder").find("no such folder") != std::string::npos);
     CHECK(refusal("").find("no such folder") != std::string::npos);
-    // The short name of the demonstration model's shape, which plan and inspect know.
-    CHECK(
-        refusal("demo").ends_with("; give a model's folder, a GGUF file or its name on the hub; "
-                                  "without --model the preset's own model runs"));
+    CHECK(refusal("dem0").ends_with(
+        "; give a model's folder, a GGUF file or its name on the hub, or demo for the "
+        "demonstration model"));
     CHECK(refusal("full/nope.gguf").find("full/nope.gguf: no such file; name a GGUF file") !=
           std::string::npos);
     CHECK(refusal("org/../etc").find("no such folder") != std::string::npos);

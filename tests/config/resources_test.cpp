@@ -17,6 +17,10 @@ TEST_SUITE("config/resources") {
     CHECK(fs::equivalent(roots.back(), CAPTION_SOURCE_DIR));
   }
 
+  TEST_CASE("demo is the demonstration model") {
+    CHECK(fs::equivalent(find_model("demo", {}), CAPTION_SOURCE_DIR "/samples/demo-model"));
+  }
+
   TEST_CASE("price tables are the user's own, then those beside the presets") {
     const std::size_t num_roots = resource_roots().size();
     CHECK(price_folders({}).size() == num_roots);

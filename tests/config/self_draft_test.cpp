@@ -102,6 +102,10 @@ TEST_SUITE("config/self_draft") {
     CHECK(
         layer_files(preset, locations, hash) ==
         std::vector<fs::path>{model / "self-draft.json", "/cache/self-drafts/" + kHash + ".json"});
+    preset.model.path = "samples/demo-model";
+    CHECK(layer_files(preset, locations, hash) ==
+          std::vector<fs::path>{"/cache/self-drafts/" + kHash + ".json"});
+    preset.model.path = model.string();
     locations.self_drafts.clear();
     CHECK(layer_files(preset, locations, hash) == std::vector<fs::path>{model / "self-draft.json"});
     preset.model.path = (folder / "model.gguf").string();
