@@ -11,6 +11,8 @@ namespace caption {
 inline constexpr const char* kDownloadOrMend = "download the file again, or mend it";
 // The advice for GGUF files.
 inline constexpr const char* kConvertAgain = "download the file again, or convert the model again";
+// Beside the files that quantize makes; written first, config.json last.
+inline constexpr const char* kQuantizeManifest = "caption-cli.quantize.json";
 inline constexpr const char* kRunAnother = "run another model";
 
 // "; " and kDownloadOrMend of kBadModel; nothing of other codes.

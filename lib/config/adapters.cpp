@@ -1,9 +1,12 @@
 #include "config/adapters.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "config/hub_cache.h"
 #include "config/resolve.h"
 #include "config/resources.h"
 #include "pipeline/adapters.h"
@@ -22,7 +25,7 @@ std::vector<model::AdapterSource> parse_adapters(const std::vector<std::string>&
     model::AdapterSource source = parse_adapter(text);
     if (source.folder.empty()) fail(json_quote(text) + " names no folder");
     if (text.starts_with('=') || pipeline::holds_control_character(source.name)) {
-      fail(json_quote(text) + " has no name that a list could hold");
+      fail(json_quote(text) + " has no name that a list could hold; give FOLDER, or NAME=FOLDER");
     }
     for (const model::AdapterSource& other : sources) {
       if (other.name != source.name) continue;
@@ -51,6 +54,7 @@ model::AdapterSource parse_adapter(const std::string& text) {
 }
 
 std::string adapter_from_working_folder(const std::string& text) {
+  if (text.starts_with('=')) return text;  // refused by parse_adapters()
   const model::AdapterSource source = parse_adapter(text);
   const std::string folder = from_working_folder(source.folder.string());
   return source.name.empty() ? folder : source.name + "=" + folder;
@@ -60,7 +64,16 @@ std::vector<model::AdapterSource> adapter_sources(const std::vector<std::string>
                                                   const Locations& locations) {
   std::vector<model::AdapterSource> sources = parse_adapters(texts);
   for (model::AdapterSource& source : sources) {
-    source.folder = find_model(source.folder.string(), locations);
+    const std::string name = source.folder.string();
+    std::error_code ignored;
+    if (!std::filesystem::exists(name, ignored) && !find_model_place(name, locations) &&
+        !is_hub_name(name)) {
+      throw Error(ErrorCode::kBadModel,
+                  "adapter " + name +
+                      ": there is no such folder, and it is no name of the form "
+                      "organisation/adapter; give the folder of a LoRA as PEFT saves it");
+    }
+    source.folder = find_model(name, locations);
   }
   return sources;
 }

@@ -45,11 +45,7 @@ std::string join_with_and(const std::vector<std::string>& parts) {
 // Names a remedy for missing features. The preset cpu runs in every build, so there a flag is the
 // cause.
 std::string way_out(const Preset& preset) {
-  if (preset.name != "cpu") return "--preset cpu runs here";
-  if (!runs_here(preset.quantization.weights)) {
-    return "weights may be " + choice_names<WeightFormat>();
-  }
-  return "leave it out";
+  return preset.name != "cpu" ? "--preset cpu runs here" : "leave it out";
 }
 
 }  // namespace
@@ -98,6 +94,12 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
 void require_available(const Preset& preset, bool has_cuda_kernels) {
   const std::vector<std::string> missing = missing_features(preset, has_cuda_kernels);
   if (missing.empty()) return;
+  const WeightFormat weights = preset.quantization.weights;
+  if (missing.size() == 1 && !runs_here(weights)) {
+    throw Error(ErrorCode::kUnavailable,
+                "--dtype (quantization.weights of a preset): this build holds no weights as " +
+                    std::string(choice_name(weights)) + "; it has " + choice_names<WeightFormat>());
+  }
   throw Error(ErrorCode::kUnavailable, "preset " + preset.name + ": what is asked for needs " +
                                            join_with_and(missing) +
                                            ", which this build does not have; " + way_out(preset));

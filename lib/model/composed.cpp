@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "model/internal/composed_prompt.h"
+#include "model/internal/gguf_errors.h"
 #include "model/internal/hub_model.h"
 #include "model/internal/model_folder.h"
 #include "model/internal/parts.h"
@@ -195,10 +196,12 @@ std::unique_ptr<CaptionModel> open_composed(const Context& context, const Compos
   add_adapters(parts, options.adapters);
   const ModelFolder tower(source.vision, ModelPart::kVision);
   const ModelFolder projector(source.projector, ModelPart::kProjector);
-  const TextConfig text = parse_text_config(llm.require_config());
+  const TextConfig text =
+      with_gguf_words(llm, [&] { return parse_text_config(llm.require_config()); });
 
   parts.settings = describe_settings(source);
-  const VisionSpec vision = parse_tower_config(tower.require_config());
+  const VisionSpec vision =
+      with_gguf_words(tower, [&] { return parse_tower_config(tower.require_config()); });
   warn_of_cut_grid(vision, source.pool_stride);
   // SigLIP's processor has other class defaults than CLIP's.
   parts.preprocess = read_preprocess_spec(

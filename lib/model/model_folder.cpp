@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/join.h"
 #include "base/log.h"
+#include "base/mend_advice.h"
 #include "base/open_file.h"
 #include "model/internal/adapter.h"
 #include "model/internal/model_files.h"
@@ -179,6 +180,12 @@ JsonObject ModelFolder::require_config() const {
                 path_.string() +
                     ": is an adapter without its base model; name the base with --model and this "
                     "folder with --adapter");
+  }
+  if (is_present(path_ / kQuantizeManifest)) {
+    throw Error(ErrorCode::kBadModel,
+                path_.string() +
+                    ": holds a checkpoint that quantize has not finished; give the same quantize "
+                    "command again");
   }
   throw Error(ErrorCode::kBadModel, path_.string() +
                                         ": config.json is missing; a model is a folder as "

@@ -13,10 +13,12 @@
 #include "base/join.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "base/mend_advice.h"
 #include "base/open_file.h"
 #include "base/units.h"
 #include "model/internal/config.h"
 #include "model/internal/families.h"
+#include "model/internal/gguf_errors.h"
 #include "model/internal/hub_model.h"
 #include "model/internal/model_files.h"
 #include "model/internal/model_folder.h"
@@ -102,11 +104,15 @@ void require_both_files(const ModelFolder& files) {
                     "as model.vision and model.projector of a preset");
   }
   if (files.gguf_text() == nullptr || files.gguf_tower() != nullptr) return;
-  throw Error(
-      ErrorCode::kBadModel,
-      files.gguf_text()->path().string() +
-          ": is a language model without its vision tower; put the tower's file, whose name "
-          "contains mmproj, beside it, or name this file as model.llm of a preset");
+  const fs::path folder = files.gguf_text()->path().parent_path();
+  throw Error(ErrorCode::kBadModel,
+              files.gguf_text()->path().string() +
+                  ": is a language model without its vision tower; " +
+                  (is_present(folder / kQuantizeManifest)
+                       ? "if quantize was interrupted, give its command again; else "
+                       : "") +
+                  "put the tower's file, whose name "
+                  "contains mmproj, beside it, or name this file as model.llm of a preset");
 }
 
 // Whether a file beside GGUF files says what they hold.
@@ -146,16 +152,16 @@ void report_files_beside(const ModelFolder& files) {
   }
 }
 
-// Whether the message names the folder, or that of an adapter.
-bool names_folder(const std::string& message, const std::string& folder,
-                  const std::vector<AdapterSource>& adapters) {
-  const auto is_named = [&](const std::string& name) {
-    return message.find(name) != std::string::npos;
+// Whether the message names the folder, a GGUF file, or the folder of an adapter.
+bool names_files(const std::string& message, const ModelFolder& files,
+                 const std::vector<AdapterSource>& adapters) {
+  const auto is_named = [&](const fs::path& path) {
+    return message.find(path.string()) != std::string::npos;
   };
-  return is_named(folder) ||
-         std::any_of(adapters.begin(), adapters.end(), [&](const AdapterSource& adapter) {
-           return is_named(adapter.folder.string());
-         });
+  return is_named(files.path()) ||
+         (files.gguf_tower() != nullptr && is_named(files.gguf_tower()->path())) ||
+         std::any_of(adapters.begin(), adapters.end(),
+                     [&](const AdapterSource& adapter) { return is_named(adapter.folder); });
 }
 
 // Errors about parts that do not fit each other name no file: the parts are the folder's.
@@ -163,14 +169,14 @@ std::unique_ptr<CaptionModel> open_family(const Family& family, const ModelFolde
                                           const JsonObject& config, weights::WeightFormat format,
                                           Parts parts, const std::vector<AdapterSource>& adapters) {
   try {
-    return family.open(files, config, format, std::move(parts));
+    return with_gguf_words(files,
+                           [&] { return family.open(files, config, format, std::move(parts)); });
   } catch (const Error& error) {
     const std::string message = error.what();
-    const std::string folder = files.path().string();
     const bool is_of_files =
         error.code() == ErrorCode::kBadModel || error.code() == ErrorCode::kUnavailable;
-    if (!is_of_files || names_folder(message, folder, adapters)) throw;
-    throw Error(error.code(), folder + ": " + message);
+    if (!is_of_files || names_files(message, files, adapters)) throw;
+    throw Error(error.code(), files.path().string() + ": " + message);
   }
 }
 
@@ -221,10 +227,11 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
 Blueprint read_blueprint(const std::filesystem::path& folder, ModelPart part) {
   const ModelFolder files(folder, part);
   const JsonObject config = files.require_config();
-  Blueprint blueprint = describe(config);
+  Blueprint blueprint = with_gguf_words(files, [&] { return describe(config); });
   if (blueprint.vision && blueprint.vision->resize) {
+    const PreprocessDefaults defaults = qwen_vl_preprocessing(*blueprint.vision);
     blueprint.vision->resize =
-        read_preprocess_spec(files, qwen_vl_preprocessing(*blueprint.vision)).smart;
+        with_gguf_words(files, [&] { return read_preprocess_spec(files, defaults).smart; });
   }
   blueprint.name = folder.string();
   blueprint.set_stored(read_stored_dtype(config));

@@ -174,9 +174,9 @@ vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config,
   }
 
   if (spec.do_resize && config.get_int("resample", kBicubic, 0, 5) != kBicubic) {
-    throw_unavailable(config, "resample " +
-                                  std::to_string(config.get_int("resample", kBicubic, 0, 5)) +
-                                  " is not supported by this build; 3 (bicubic) is");
+    throw_unavailable(config,
+                      "resample " + std::to_string(config.get_int("resample", kBicubic, 0, 5)) +
+                          " is not supported by this build; 3 (bicubic) is; run another model");
   }
   const double rescale = config.get_double("rescale_factor", 1.0 / 255.0);
   if (!config.get_bool("do_rescale", true) || std::abs(rescale * 255.0 - 1.0) > 1e-9) {

@@ -26,14 +26,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kElsewhere = "; give another folder with -o";
+constexpr std::string_view kOrElsewhere = ", or give another folder with -o";
 
 [[noreturn]] void refuse(const fs::path& where, const std::string& what) {
   throw Error(ErrorCode::kOutputConflict, where.string() + ": " + what);
 }
 
 [[noreturn]] void fail(const fs::path& where, const char* what, int error) {
-  throw Error(output_error_code(error),
-              where.string() + ": cannot " + what + ": " + describe_errno(error));
+  throw Error(output_error_code(error), where.string() + ": cannot " + what + ": " +
+                                            describe_errno(error) + std::string(kElsewhere));
 }
 
 Sha256 digest_of(const fs::path& path) { return OpenFile(path).sha256(); }
@@ -79,6 +80,17 @@ std::string describe_other(std::string_view name, const std::string& theirs,
          json_quote(ours) + ")";
 }
 
+JsonObject open_manifest(const fs::path& path) {
+  try {
+    return JsonObject::open(path, ErrorCode::kOutputConflict);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutputConflict) throw;
+    throw Error(error.code(), std::string(error.what()) +
+                                  "; remove the folder's files, of which it says what made them" +
+                                  std::string(kOrElsewhere));
+  }
+}
+
 }  // namespace
 
 OutputFolder::OutputFolder(fs::path folder, Settings settings, const std::set<std::string>& names)
@@ -86,6 +98,10 @@ OutputFolder::OutputFolder(fs::path folder, Settings settings, const std::set<st
   std::error_code error;
   if (fs::is_symlink(path_, error) && !fs::exists(path_, error)) {
     refuse(path_, "is a link to a folder that does not exist" + std::string(kElsewhere));
+  }
+  if (fs::exists(path_, error) && !fs::is_directory(path_, error)) {
+    throw Error(ErrorCode::kIo,
+                path_.string() + ": is a file, not a folder" + std::string(kElsewhere));
   }
   fs::create_directories(path_, error);
   if (error) fail(path_, "make the folder", error.value());
@@ -102,7 +118,10 @@ void OutputFolder::lock() {
   if (lock_.get() < 0) fail(path_, "open the folder", errno);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
   // A file system without locks does not keep a run from its work.
-  if (errno == EWOULDBLOCK) refuse(path_, "another caption-cli is writing to this folder");
+  if (errno == EWOULDBLOCK) {
+    refuse(path_, "another caption-cli is writing to this folder; wait for it" +
+                      std::string(kOrElsewhere));
+  }
 }
 
 void OutputFolder::require_own_files(const std::set<std::string>& names) const {
@@ -118,7 +137,8 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
       if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
     }
     const bool is_own =
-        is_manifest || (has_manifest && (names.contains(stem) || name.ends_with(drafts::kLayerFileName)));
+        is_manifest ||
+        (has_manifest && (names.contains(stem) || name.ends_with(drafts::kLayerFileName)));
     if (!is_own && (!foreign || name < *foreign)) foreign = std::move(name);
   }
   if (error) fail(path_, "list the folder", error.value());
@@ -131,7 +151,7 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
 
 void OutputFolder::read_manifest() {
   const fs::path path = path_ / kManifestName;
-  const JsonObject manifest = JsonObject::open(path, ErrorCode::kOutputConflict);
+  const JsonObject manifest = open_manifest(path);
   for (const JsonObject& shard : manifest.get_objects("shards")) {
     const auto digest = parse_sha256(shard.get_string("sha256", ""));
     if (!digest) continue;  // the file is made again

@@ -1,6 +1,9 @@
 // Tests of `caption-cli quantize`: what it makes runs, whatever ends it can be continued, and what
 // it refuses.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -64,6 +67,47 @@ TEST_SUITE("app/quantize") {
     write_text(source / "self-draft.json", "{}");
     CHECK(run_cli(command(source, folder.path() / "again", "nf4")).exit_code == 0);
     CHECK_FALSE(fs::exists(folder.path() / "again/self-draft.json"));
+  }
+
+  TEST_CASE("a folder that cannot be written to, or is not finished, is told with what to do") {
+    const TemporaryFolder folder;
+    const fs::path file = folder.path() / "file";
+    const fs::path broken = folder.path() / "broken";
+    write_text(file, "x");
+    fs::create_directory(broken);
+    write_text(broken / "caption-cli.quantize.json", "{");
+    const struct {
+      fs::path output;
+      int exit_code;
+      const char* message;
+    } kRows[] = {
+        {file, 5, ": is a file, not a folder; give another folder with -o"},
+        {folder.path() / std::string(300, 'x'), 5,
+         ": cannot make the folder: File name too long; give another folder with -o"},
+        {broken, 2,
+         "; remove the folder's files, of which it says what made them, or give another folder "
+         "with -o"},
+    };
+    for (const auto& row : kRows) {
+      const Finished made = run_cli(command(demo_model(), row.output, "nf4"));
+      CAPTURE(made.err);
+      CHECK(made.exit_code == row.exit_code);
+      CHECK(contains(made.err, row.message));
+    }
+    const fs::path busy = folder.path() / "busy";
+    fs::create_directory(busy);
+    const int lock = ::open(busy.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    REQUIRE(::flock(lock, LOCK_EX) == 0);
+    CHECK(contains(run_cli(command(demo_model(), busy, "nf4")).err,
+                   "another caption-cli is writing to this folder; wait for it, or give another "
+                   "folder with -o"));
+    ::close(lock);
+    const Finished run =
+        run_cli({"run", "--model", broken.string(), sample_video("city-000-h264.mp4").string()});
+    CHECK(run.exit_code == 3);
+    CHECK(contains(run.err, broken.string() +
+                                ": holds a checkpoint that quantize has not finished; give the "
+                                "same quantize command again"));
   }
 
   TEST_CASE("--dtype awq runs the codes of a folder, as bf16 does") {

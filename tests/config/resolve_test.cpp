@@ -42,9 +42,8 @@ TEST_SUITE("config/resolve") {
     Preset cpu = load_preset("cpu", {}, machine, false).preset;
     cpu.quantization.weights = WeightFormat::kF16;
     CHECK(refusal(cpu, false) ==
-          "preset cpu: what is asked for needs f16 weights, which this build does not have; "
-          "weights may be auto, f32, bf16, int8, int4, nf4, w8a8, fp8, w4a8, int4-head4, "
-          "w4a8-head4, awq, gptq");
+          "--dtype (quantization.weights of a preset): this build holds no weights as f16; it has "
+          "auto, f32, bf16, int8, int4, nf4, w8a8, fp8, w4a8, int4-head4, w4a8-head4, awq, gptq");
     for (const WeightFormat codes : {WeightFormat::kAwq, WeightFormat::kGptq}) {
       cpu.quantization.weights = codes;
       CHECK(refusal(cpu, false) == "");

@@ -161,6 +161,61 @@ TEST_SUITE("model/gguf_captioner") {
     check_golden_clips(*open(drawn.path()), kGoldens / "internvl/byte_level_qwen3");
   }
 
+  TEST_CASE("a value that cannot be is told with the GGUF file and its key") {
+    struct Row {
+      const char* file;
+      const char* key;
+      std::uint32_t bits;  // of the value, u32 or f32
+      const char* message;
+    };
+    const float negative = -1;
+    std::uint32_t negative_bits = 0;
+    std::memcpy(&negative_bits, &negative, sizeof(negative));
+    const Row rows[] = {
+        {"model.gguf", "qwen3.attention.layer_norm_rms_epsilon", negative_bits,
+         ": qwen3.attention.layer_norm_rms_epsilon must be in (0, 1], found -1; download the file "
+         "again, or convert the model again"},
+        {"model.gguf", "qwen3.context_length", 0x3fffffff,
+         ": qwen3.context_length: expected 1 to 268435456, found 1073741823"},
+        {"model.gguf", "qwen3.attention.head_count_kv", 3,
+         "attention heads (qwen3.attention.head_count) are no multiple of 3 key-value heads "
+         "(qwen3.attention.head_count_kv)"},
+        {"mmproj-model.gguf", "clip.vision.image_size", 9000,
+         ": clip.vision.image_size must be an edge of 1 to 8192 pixels, or height and width, found "
+         "9000"}};
+    for (const Row& row : rows) {
+      CAPTURE(std::string(row.key));
+      const DrawnGguf drawn(kGoldens / "gguf_captioners/internvl");
+      const fs::path path = drawn.path() / row.file;
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      const std::string bytes{std::istreambuf_iterator<char>(file),
+                              std::istreambuf_iterator<char>()};
+      // Behind the key are its type, u32, and the value.
+      const std::size_t at = bytes.find(std::string(row.key));
+      REQUIRE(at != std::string::npos);
+      file.seekp(static_cast<std::streamoff>(at + std::strlen(row.key) + 4));
+      file.write(reinterpret_cast<const char*>(&row.bits), sizeof(row.bits));
+      file.close();
+      for (const bool is_run : {true, false}) {
+        try {
+          if (is_run) {
+            open(drawn.path());
+          } else {
+            model::read_blueprint(drawn.path());
+          }
+          FAIL_CHECK("opened");
+        } catch (const Error& error) {
+          const std::string message = error.what();
+          CAPTURE(message);
+          CHECK(error.code() == ErrorCode::kBadModel);
+          CHECK(message.starts_with(path.string() + ": "));
+          CHECK(message.find(row.message) != std::string::npos);
+          CHECK(message.find("config.json") == std::string::npos);
+        }
+      }
+    }
+  }
+
   TEST_CASE("a plan counts their bytes as they are held") {
     for (const char* const name :
          {"qwen3_vl", "qwen3_vl_q8_0", "qwen2_5_vl", "internvl", "llava_next_video"}) {

@@ -148,7 +148,8 @@ TEST_SUITE("model/preprocessor_config") {
       const char* message;
     };
     const Refusal kCases[] = {
-        {R"({"resample": 2})", ErrorCode::kUnavailable, "resample 2"},
+        {R"({"resample": 2})", ErrorCode::kUnavailable,
+         "resample 2 is not supported by this build; 3 (bicubic) is; run another model"},
         {R"({"rescale_factor": 0.0078125})", ErrorCode::kUnavailable, "1/255"},
         {R"({"do_rescale": false})", ErrorCode::kUnavailable, "1/255"},
         {R"({"size": {"shortest_edge": 224, "longest_edge": 448}})", ErrorCode::kUnavailable,

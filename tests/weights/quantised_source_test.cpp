@@ -163,7 +163,8 @@ TEST_CASE("a configuration that this build does not read is refused by name") {
     const char* message;
   };
   constexpr Change kChanges[] = {
-      {"awq_g32", "\"awq\"", "\"exl2\"", "quant_method \"exl2\" is not read by this build"},
+      {"awq_g32", "\"awq\"", "\"exl2\"",
+       "; run another checkpoint of the model, or make one with quantize"},
       {"awq_g32", "\"gemm\"", "\"gemv\"", "AWQ version \"gemv\""},
       {"awq_g32", "\"gemm\"", "\"marlin\"", "AWQ version \"marlin\""},
       {"awq_g32", "\"bits\": 4", "\"bits\": 3", "AWQ with 3 bits"},

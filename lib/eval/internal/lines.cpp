@@ -18,9 +18,10 @@ MappedFile open_reference(const std::filesystem::path& path) {
     return MappedFile(path);
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
-    const bool is_missing = error.code() == ErrorCode::kNotFound;
-    throw Error(ErrorCode::kBadReference,
-                error.what() + std::string(is_missing ? "; name a file that is there" : ""));
+    std::string advice;
+    if (error.code() == ErrorCode::kNotFound) advice = "; name a file that is there";
+    if (error.code() == ErrorCode::kNotRegularFile) advice = "; name a file of JSON lines";
+    throw Error(ErrorCode::kBadReference, error.what() + advice);
   }
 }
 
@@ -64,11 +65,19 @@ std::string input_name(const std::filesystem::path& path) {
 std::string_view require_utf8_text(std::string_view text, const std::string& name) {
   // No text that eval reads has a NUL, and every second byte of ASCII in UTF-16 is one.
   const bool has_mark = text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
-  if (has_mark || text.substr(0, 2).find('\0') != std::string_view::npos) {
+  const bool has_two = text.size() >= 2;
+  if (has_mark || (has_two && (text[0] == '\0') != (text[1] == '\0'))) {
     throw Error(ErrorCode::kBadReference,
                 name +
                     ": is in UTF-16; UTF-8 is expected, which \"iconv -f UTF-16 -t UTF-8\" makes "
                     "of it");
+  }
+  constexpr std::size_t kBeginBytes = 4096;
+  if (text.substr(0, kBeginBytes).find('\0') != std::string_view::npos) {
+    throw Error(ErrorCode::kBadReference,
+                name +
+                    ": holds no text, as a video does not; captions are the JSON lines that `run` "
+                    "writes, references JSON lines or a folder of label files");
   }
   return without_byte_order_mark(text);
 }

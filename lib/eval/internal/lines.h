@@ -20,7 +20,7 @@ struct Line {
 std::string input_name(const std::filesystem::path& path);
 
 // The text without its byte order mark. Throws Error(kBadReference) for a text in UTF-16, which
-// Windows programs write.
+// Windows programs write, and for a NUL in its first 4 KiB.
 std::string_view require_utf8_text(std::string_view text, const std::string& name);
 
 // Calls `visit` for every line that is not blank. An Error thrown by `visit` and a line above 16

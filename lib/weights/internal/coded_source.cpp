@@ -243,7 +243,8 @@ void refuse_unknown_keys(const JsonObject& config, std::initializer_list<std::st
 
 void refuse_value(const JsonObject& config, const std::string& what, const std::string& supported) {
   throw Error(ErrorCode::kUnavailable,
-              config.name() + ": " + what + " is not read by this build; " + supported);
+              config.name() + ": " + what + " is not read by this build; " + supported +
+                  "; run another checkpoint of the model, or make one with quantize");
 }
 
 void require_group_size(const JsonObject& config, std::int64_t group_size) {
