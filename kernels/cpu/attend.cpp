@@ -131,6 +131,7 @@ class Tile {
         args_(args),
         queries_(queries),
         packer_(tier.attention.pack[static_cast<int>(args.keys.element)]),
+        few_(tier.attention.few_queries[static_cast<int>(args.keys.element)]),
         memory_(workspace, args.head_dim) {}
 
   void run();
@@ -138,9 +139,10 @@ class Tile {
  private:
   void begin_rows();
   void finish_rows();
+  void attend_few(const Block& block, const Block* next_block);
   void attend_head(const Block& block, std::int64_t head, const Block* next_block);
   void score_keys(const Block& block, std::int64_t head, const PackArgs& next);
-  void weigh_scores(const Block& block, std::int64_t head);
+  void weigh_scores(const Block& block, std::int64_t head, std::int64_t first_row);
   void prefetch_scales(const Block& block) const;
   void add_values(const Block& block, std::int64_t head, const PackArgs& next);
   void multiply(const std::byte* a, std::int64_t a_stride, std::int64_t depth,
@@ -162,6 +164,7 @@ class Tile {
   const AttendArgs& args_;
   const Queries& queries_;
   const PagePacker& packer_;
+  const FewQueries& few_;
   Workspace memory_;
   float corrections_[kTileQueries] = {};
 };
@@ -247,9 +250,10 @@ void Tile::prefetch_scales(const Block& block) const {
   }
 }
 
-// Turns the scores of a block into probabilities that are not yet normalised, and sets
-// corrections_, the factors by which the sums of earlier blocks must be multiplied.
-void Tile::weigh_scores(const Block& block, std::int64_t head) {
+// Turns a head's scores of a block, in the rows from `first_row` on, into probabilities that are
+// not yet normalised, and sets corrections_, the factors by which the sums of earlier blocks must
+// be multiplied.
+void Tile::weigh_scores(const Block& block, std::int64_t head, std::int64_t first_row) {
   const Keys& keys = args_.keys;
   float factors[kBlockKeys];
   float v_scales[kBlockKeys];
@@ -261,10 +265,12 @@ void Tile::weigh_scores(const Block& block, std::int64_t head) {
     v_scales[j] = to_float(keys.v_scales[at]);
   }
   for (std::int64_t m = 0; m < queries_.count; ++m) {
-    float* const scores = memory_.scores + m * kBlockKeys;
+    const std::int64_t row = first_row + m;
+    float* const scores = memory_.scores + row * kBlockKeys;
+    float& correction = corrections_[row];
     RowState& state = *queries_.state[head * queries_.count + m];
     const KeyRange seen = visible(block, m);
-    corrections_[m] = 1;
+    correction = 1;
     if (seen.empty()) {
       std::fill_n(scores, block.count, 0.0F);
     } else {
@@ -277,11 +283,11 @@ void Tile::weigh_scores(const Block& block, std::int64_t head) {
            .count = block.count - seen.begin,
            .max = state.max});
       // exp(-infinity) = 0 for the first block: there is nothing to correct.
-      if (result.max > state.max) corrections_[m] = std::exp(state.max - result.max);
-      state = {.max = result.max, .sum = state.sum * corrections_[m] + result.sum};
+      if (result.max > state.max) correction = std::exp(state.max - result.max);
+      state = {.max = result.max, .sum = state.sum * correction + result.sum};
     }
     if (!packer_.to_pairs) continue;
-    std::uint16_t* const rounded = memory_.rounded + m * kBlockKeys;
+    std::uint16_t* const rounded = memory_.rounded + row * kBlockKeys;
     tier_.to_bf16(scores, rounded, block.count);
     if (block.count % 2 != 0) rounded[block.count] = 0;
   }
@@ -325,9 +331,46 @@ void Tile::attend_head(const Block& block, std::int64_t head, const Block* next_
   next.base = args_.keys.k + next_head * head_bytes();
   if (head == 0 && next_block != nullptr) prefetch_scales(*next_block);
   score_keys(block, head, next);
-  weigh_scores(block, head);
+  weigh_scores(block, head, 0);
   next.base = args_.keys.v + next_head * head_bytes();
   add_values(block, head, next);
+}
+
+// All heads of the block, without panels.
+void Tile::attend_few(const Block& block, const Block* next_block) {
+  if (next_block != nullptr) prefetch_scales(*next_block);
+  FewQueriesArgs args{.base = args_.keys.k,
+                      .row_bytes = row_bytes(),
+                      .slots = block.slots,
+                      .count = block.count,
+                      .num_heads = queries_.num_heads,
+                      .dim = args_.head_dim,
+                      .a = memory_.q,
+                      .a_stride = memory_.query_stride,
+                      .c = memory_.scores,
+                      .c_stride = kBlockKeys,
+                      .m = queries_.count,
+                      .next_base = args_.keys.v,
+                      .next_slots = block.slots,
+                      .next_count = block.count};
+  few_.score(args);
+  for (std::int64_t head = 0; head < queries_.num_heads; ++head) {
+    weigh_scores(block, head, head * queries_.count);
+  }
+  args.base = args_.keys.v;
+  args.a = memory_.rounded;
+  args.a_stride = kBlockKeys;
+  args.c = memory_.products;
+  args.c_stride = memory_.product_stride;
+  args.next_base = args_.keys.k;
+  args.next_slots = next_block == nullptr ? nullptr : next_block->slots;
+  args.next_count = next_block == nullptr ? 0 : next_block->count;
+  few_.weigh(args);
+  for (std::int64_t r = 0; r < queries_.num_heads * queries_.count; ++r) {
+    if (visible(block, r % queries_.count).empty()) continue;
+    tier_.attention.scale_add(queries_.y[r], corrections_[r],
+                              memory_.products + r * memory_.product_stride, args_.head_dim);
+  }
 }
 
 void Tile::run() {
@@ -339,8 +382,13 @@ void Tile::run() {
   int current = 0;
   for (bool has_block = blocks.next(two[0]); has_block; current = 1 - current) {
     has_block = blocks.next(two[1 - current]);
+    const Block* const next_block = has_block ? &two[1 - current] : nullptr;
+    if (few_.score != nullptr && queries_.count <= kFewQueries) {
+      attend_few(two[current], next_block);
+      continue;
+    }
     for (std::int64_t head = 0; head < queries_.num_heads; ++head) {
-      attend_head(two[current], head, has_block ? &two[1 - current] : nullptr);
+      attend_head(two[current], head, next_block);
     }
   }
   finish_rows();

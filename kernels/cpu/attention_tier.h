@@ -65,6 +65,38 @@ struct PagePacker {
   bool to_pairs = false;  // whether panels are of bf16 pairs; otherwise of f32
 };
 
+// Most queries of a key head for which FewQueries has products, and the rows that it reads at a
+// time: all heads of these before the next ones, so that memory is read in the order in which pages
+// lie in it.
+inline constexpr std::int64_t kFewQueries = 6;
+inline constexpr std::int64_t kFewKeys = 16;
+
+// The products of m queries for each of several key heads with rows in which these heads are
+// adjacent, h * dim elements after the row's beginning.
+struct FewQueriesArgs {
+  const void* base = nullptr;  // row j starts slots[j] * row_bytes after it
+  std::int64_t row_bytes = 0;
+  const std::int64_t* slots = nullptr;  // [count]
+  std::int64_t count = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t dim = 0;
+  const void* a = nullptr;  // bf16 [num_heads * m, a_stride], padded with a zero to pairs
+  std::int64_t a_stride = 0;
+  float* c = nullptr;  // [num_heads * m, c_stride], the stride at least the next multiple of 16
+  std::int64_t c_stride = 0;
+  std::int64_t m = 0;  // 1 to kFewQueries
+  // The rows that are read after these, of which the first kFewKeys are prefetched.
+  const void* next_base = nullptr;
+  const std::int64_t* next_slots = nullptr;  // [next_count]
+  std::int64_t next_count = 0;
+};
+
+// Products without panels, the same bits as with them.
+struct FewQueries {
+  void (*score)(const FewQueriesArgs& args) = nullptr;  // c[h m, j] = a[h m] . row j of head h
+  void (*weigh)(const FewQueriesArgs& args) = nullptr;  // c[h m, d] = sum over j of a[h m, j] row j
+};
+
 struct AttentionTier {  // NOLINT(cppcoreguidelines-pro-type-member-init): as Tier
   PagePacker pack[4];   // indexed by Element
   // c = a * panels^T; every sum runs over the depth in ascending order.
@@ -73,6 +105,7 @@ struct AttentionTier {  // NOLINT(cppcoreguidelines-pro-type-member-init): as Ti
   // y = y * factor + x
   void (*scale_add)(float* y, float factor, const float* x, std::int64_t n);
   QueryPanelTier query_panels;
+  FewQueries few_queries[4];  // indexed by Element; null where panels are used for few queries, too
 };
 
 // Reference implementation in plain loops.

@@ -146,6 +146,8 @@ Tier make_tier() {
   tier.panel4 = quantised_panel<Codes4>;
   tier.panel8a8 = panel8a8;
   tier.panel4a8 = panel4a8;
+  // The products of tiles add in an order of their own.
+  for (FewQueries& products : tier.attention.few_queries) products = {};
   tier.attention.query_panels.attend_block = attend_block<TilePanelProducts<AmxTiles>>;
   tier.attention.query_panels.depth_multiple = kTileDepth;
   return tier;

@@ -1,18 +1,12 @@
-// Gathers pages of bf16 and i8 into panels of bf16 pairs, which this tier's product reads. The
-// conversion is exact: every i8 is a bf16 number.
-//
-// A pair of bf16 is 32 bits: 16 keys of 16 pairs are transposed in registers, 4 shuffles per key
-// and register. An i8 is widened by looking up the two bytes of the bf16 of its magnitude.
+// Gathers pages of bf16 and i8 into panels of bf16 pairs, which this tier's product reads.
 #include <immintrin.h>
 
-#include "kernels/cpu/avx512/lanes.h"
-#include "kernels/cpu/avx512bf16/codes.h"
+#include "kernels/cpu/avx512bf16/page_rows.h"
 #include "kernels/cpu/avx512bf16/panels.h"
 
 namespace caption::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kPairElements = 2 * kPanelColumns;
 
 const char* row_at(const void* base, const PackArgs& args, const std::int64_t* slots,
@@ -20,197 +14,39 @@ const char* row_at(const void* base, const PackArgs& args, const std::int64_t* s
   return static_cast<const char*>(base) + slots[j] * args.row_bytes;
 }
 
-// Loads up to 64 bytes; the bytes of the result beyond `bytes` are zero.
-__m512i load(const char* from, std::int64_t bytes) {
-  if (bytes >= 64) return _mm512_loadu_si512(from);
-  return _mm512_maskz_loadu_epi8((__mmask64{1} << bytes) - 1, from);
+// Writes up to 16 keys from key `first` on as 16 columns of a panel; the last key is repeated where
+// there are fewer.
+template <class Rows>
+void pack_columns(const PackArgs& args, std::int64_t first, std::uint16_t* to) {
+  const bool has_next = args.next_slots != nullptr;
+  const char* rows[kLanes];
+  const char* next[kLanes];
+  for (std::int64_t i = 0; i < kLanes; ++i) {
+    const std::int64_t j = first + i < args.count ? first + i : args.count - 1;
+    rows[i] = row_at(args.base, args, args.slots, j);
+    if (has_next) next[i] = row_at(args.next_base, args, args.next_slots, j);
+  }
+  const std::int64_t num_pairs = (args.dim + 1) / 2;
+  for (std::int64_t pair = 0; pair < num_pairs; pair += Rows::kColumnPairs) {
+    const std::int64_t at = pair * 2 * Rows::kBytes;
+    if (has_next) {
+      for (const char* const row : next) prefetch(row + at);
+    }
+    __m512i columns[16];
+    load_columns([&](int i) { return rows[i] + at; }, args.dim * Rows::kBytes - at, columns);
+    Rows::for_pairs(columns, [&](int i, __m512i pairs) {
+      if (pair + i < num_pairs) _mm512_storeu_si512(to + (pair + i) * kPairElements, pairs);
+    });
+  }
 }
-
-void prefetch(const char* from) { _mm_prefetch(from, _MM_HINT_T1); }
-
-// Up to 16 keys from key `first` on; the last key is repeated where there are fewer.
-class SixteenRows {
- public:
-  SixteenRows(const PackArgs& args, std::int64_t first) : has_next_(args.next_slots != nullptr) {
-    for (int i = 0; i < 16; ++i) {
-      const std::int64_t j = first + i < args.count ? first + i : args.count - 1;
-      rows_[i] = row_at(args.base, args, args.slots, j);
-      if (has_next_) next_[i] = row_at(args.next_base, args, args.next_slots, j);
-    }
-  }
-
-  // Loads 64 bytes of each row from offset `at` on, of which the first `bytes` belong to the row,
-  // and transposes them into 16 columns.
-  void load_columns(std::int64_t at, std::int64_t bytes, __m512i (&columns)[16]) const {
-    if (has_next_) {
-      for (int i = 0; i < 16; ++i) prefetch(next_[i] + at);
-    }
-    if (bytes >= 64) {
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) columns[i] = _mm512_loadu_si512(rows_[i] + at);
-    } else {
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) columns[i] = load(rows_[i] + at, bytes);
-    }
-    transpose_dwords(columns);
-  }
-
- private:
-  bool has_next_;
-  const char* rows_[16];
-  const char* next_[16];
-};
-
-// Two adjacent rows of values, from the dimension on at which they are read; `odd` may be null.
-struct TwoRows {
-  const char* even;
-  const char* odd;
-  std::int64_t bytes;  // left in each row
-
-  __m512i load_even(std::int64_t at) const { return load(even + at, bytes - at); }
-  __m512i load_odd(std::int64_t at) const {
-    return odd == nullptr ? _mm512_setzero_si512() : load(odd + at, bytes - at);
-  }
-};
-
-struct Bf16Rows {
-  static constexpr std::int64_t kBytes = 2;
-
-  // Writes up to 16 keys from key `first` on as 16 columns of a panel.
-  static void pack_columns(const PackArgs& args, std::int64_t first, std::uint16_t* to) {
-    const SixteenRows keys(args, first);
-    const std::int64_t num_pairs = (args.dim + 1) / 2;
-    for (std::int64_t pair = 0; pair < num_pairs; pair += kLanes) {
-      __m512i pairs[16];
-      keys.load_columns(pair * 4, args.dim * kBytes - pair * 4, pairs);
-      std::uint16_t* const at = to + pair * kPairElements;
-      if (num_pairs - pair >= kLanes) {
-#pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) _mm512_storeu_si512(at + i * kPairElements, pairs[i]);
-      } else {
-        for (int i = 0; i < num_pairs - pair; ++i) {
-          _mm512_storeu_si512(at + i * kPairElements, pairs[i]);
-        }
-      }
-    }
-  }
-
-  // Interleaves 64 dimensions of two rows into pairs, 16 dimensions per register.
-  static void pair_rows(const TwoRows& rows, __m512i (&pairs)[4]) {
-    const __m512i first16 =
-        _mm512_set_epi32(0x002F000F, 0x002E000E, 0x002D000D, 0x002C000C, 0x002B000B, 0x002A000A,
-                         0x00290009, 0x00280008, 0x00270007, 0x00260006, 0x00250005, 0x00240004,
-                         0x00230003, 0x00220002, 0x00210001, 0x00200000);
-    const __m512i last16 = _mm512_add_epi16(first16, _mm512_set1_epi16(16));
-    for (int half = 0; half < 2 && half * 64 < rows.bytes; ++half) {
-      const __m512i even = rows.load_even(half * 64);
-      const __m512i odd = rows.load_odd(half * 64);
-      pairs[2 * half] = _mm512_permutex2var_epi16(even, first16, odd);
-      pairs[2 * half + 1] = _mm512_permutex2var_epi16(even, last16, odd);
-    }
-  }
-};
-
-// The lower and the upper bytes of the bf16 numbers 0 to 127.
-struct MagnitudeTables {
-  alignas(64) std::uint8_t low[128] = {};
-  alignas(64) std::uint8_t high[128] = {};
-
-  constexpr MagnitudeTables() {
-    for (unsigned i = 1; i < 128; ++i) {
-      unsigned exponent = 0;
-      while (i >> (exponent + 1) != 0) ++exponent;
-      const unsigned bits = (127 + exponent) << 7 | ((i << (7 - exponent)) & 0x7Fu);
-      low[i] = static_cast<std::uint8_t>(bits & 0xFFu);
-      high[i] = static_cast<std::uint8_t>(bits >> 8);
-    }
-  }
-};
-constexpr MagnitudeTables kMagnitudes;
-
-class Widen8 {
- public:
-  Widen8()
-      : low_first_(_mm512_load_si512(kMagnitudes.low)),
-        low_last_(_mm512_load_si512(kMagnitudes.low + 64)),
-        high_first_(_mm512_load_si512(kMagnitudes.high)),
-        high_last_(_mm512_load_si512(kMagnitudes.high + 64)) {}
-
-  // Returns the lower and the upper bytes of the bf16 numbers equal to 64 i8.
-  void split(__m512i codes, __m512i& low, __m512i& high) const {
-    const __m512i magnitudes = _mm512_abs_epi8(codes);
-    constexpr int kOrOfAnd = 0xF8;  // a | (b & c)
-    low = _mm512_permutex2var_epi8(low_first_, magnitudes, low_last_);
-    high = _mm512_ternarylogic_epi32(_mm512_permutex2var_epi8(high_first_, magnitudes, high_last_),
-                                     codes, _mm512_set1_epi8(static_cast<char>(0x80)), kOrOfAnd);
-  }
-
- private:
-  __m512i low_first_, low_last_, high_first_, high_last_;
-};
-
-// Index of the permutation that interleaves bytes 2 h and 2 h + 1 of each group of four of two
-// registers: low, high, low, high.
-__m512i interleave_index(int h) {
-  return _mm512_add_epi32(
-      _mm512_set_epi32(0x7D3D7C3C, 0x79397838, 0x75357434, 0x71317030, 0x6D2D6C2C, 0x69296828,
-                       0x65256424, 0x61216020, 0x5D1D5C1C, 0x59195818, 0x55155414, 0x51115010,
-                       0x4D0D4C0C, 0x49094808, 0x45054404, 0x41014000),
-      _mm512_set1_epi8(static_cast<char>(2 * h)));
-}
-
-struct Int8Rows {
-  static constexpr std::int64_t kBytes = 1;
-
-  static void pack_columns(const PackArgs& args, std::int64_t first, std::uint16_t* to) {
-    const Widen8 widen;
-    const __m512i first_pairs = interleave_index(0);
-    const __m512i last_pairs = interleave_index(1);
-    const SixteenRows keys(args, first);
-    const std::int64_t num_pairs = (args.dim + 1) / 2;
-    for (std::int64_t d = 0; d < args.dim; d += 64) {
-      __m512i quads[16];  // 4 dimensions of 16 keys
-      keys.load_columns(d, args.dim - d, quads);
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        const std::int64_t pair = d / 2 + i * 2;
-        if (pair >= num_pairs) break;
-        __m512i low, high;
-        widen.split(quads[i], low, high);
-        std::uint16_t* const at = to + pair * kPairElements;
-        _mm512_storeu_si512(at, _mm512_permutex2var_epi8(low, first_pairs, high));
-        if (pair + 1 == num_pairs) break;
-        _mm512_storeu_si512(at + kPairElements, _mm512_permutex2var_epi8(low, last_pairs, high));
-      }
-    }
-  }
-
-  static void pair_rows(const TwoRows& rows, __m512i (&pairs)[4]) {
-    // Distributes the 64 dimensions in groups of four over the 128-bit lanes, so that two
-    // interleavings within lanes leave 16 consecutive dimensions in each register.
-    const __m512i spread = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const Widen8 widen;
-    __m512i even_low, even_high, odd_low, odd_high;
-    widen.split(_mm512_permutexvar_epi32(spread, rows.load_even(0)), even_low, even_high);
-    widen.split(_mm512_permutexvar_epi32(spread, rows.load_odd(0)), odd_low, odd_high);
-    const __m512i even_first = _mm512_unpacklo_epi8(even_low, even_high);
-    const __m512i even_last = _mm512_unpackhi_epi8(even_low, even_high);
-    const __m512i odd_first = _mm512_unpacklo_epi8(odd_low, odd_high);
-    const __m512i odd_last = _mm512_unpackhi_epi8(odd_low, odd_high);
-    pairs[0] = _mm512_unpacklo_epi16(even_first, odd_first);
-    pairs[1] = _mm512_unpackhi_epi16(even_first, odd_first);
-    pairs[2] = _mm512_unpacklo_epi16(even_last, odd_last);
-    pairs[3] = _mm512_unpackhi_epi16(even_last, odd_last);
-  }
-};
 
 template <class Rows>
 void pack_keys(const PackArgs& args) {
   const std::int64_t panel_elements = (args.dim + 1) / 2 * kPairElements;
   auto* panel = static_cast<std::uint16_t*>(args.panels);
   for (std::int64_t j = 0; j < args.count; j += kPanelColumns, panel += panel_elements) {
-    Rows::pack_columns(args, j, panel);
-    Rows::pack_columns(args, j + kLanes, panel + 2 * kLanes);
+    pack_columns<Rows>(args, j, panel);
+    pack_columns<Rows>(args, j + kLanes, panel + 2 * kLanes);
   }
 }
 
@@ -254,6 +90,7 @@ constexpr PagePacker kPacker = {
 AttentionTier attention_avx512bf16(AttentionTier tier) {
   tier.pack[static_cast<int>(Element::kBF16)] = kPacker<Bf16Rows>;
   tier.pack[static_cast<int>(Element::kI8)] = kPacker<Int8Rows>;
+  set_few_queries_avx512bf16(tier);
   return tier;
 }
 

@@ -220,6 +220,7 @@ constexpr AttentionTier kAttentionTier = {
     .float_panel_gemm = float_panel_gemm<Simd>,
     .softmax = softmax<Simd, Lanes>,
     .scale_add = scale_add<Simd>,
-    .query_panels = {}};
+    .query_panels = {},
+    .few_queries = {}};
 
 }  // namespace caption::kernels::cpu

@@ -84,7 +84,8 @@ const AttentionTier& reference_attention() {
       .float_panel_gemm = float_panel_gemm,
       .softmax = softmax,
       .scale_add = scale_add,
-      .query_panels = {}};
+      .query_panels = {},
+      .few_queries = {}};
   return kTier;
 }
 
