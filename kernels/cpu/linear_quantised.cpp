@@ -10,6 +10,7 @@
 #include "kernels/cpu/linear_blocks.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/row_order.h"
+#include "kernels/cpu/select_tier.h"
 #include "tensor/dtype.h"
 
 namespace caption::kernels::cpu {
@@ -98,6 +99,16 @@ Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
           .group_sums = sums};
 }
 
+namespace {
+
+// A panel of a matrix's scales or offsets [panels, groups, 32].
+const void* numbers_of(ConstView numbers, std::int64_t panel) {
+  const auto size = static_cast<std::int64_t>(dtype_size_bytes(numbers.dtype()));
+  return static_cast<const std::byte*>(numbers.raw()) + panel * numbers.row_stride() * size;
+}
+
+}  // namespace
+
 void multiply_quantised(const Tier& tier, const Activations& x, const PackedWeight& weight,
                         const Block& block, float* tile) {
   const ConstView panels = weight.panels();
@@ -108,15 +119,16 @@ void multiply_quantised(const Tier& tier, const Activations& x, const PackedWeig
       weight.layout() == PackedWeight::Layout::kPanels8 ? tier.panel8 : tier.panel4;
   for (std::int64_t i = 0; i < block.num_panels(); ++i) {
     const std::int64_t panel = block.first_panel() + i;
-    const std::int64_t first_scale = panel * groups * kPanelColumns;
     multiply({.a = x.bf16 + block.first_row * x.bf16_stride(),
               .a_stride = x.bf16_stride(),
               .a_sums = has_offsets ? x.group_sums + block.first_row * groups : nullptr,
               .a_sums_stride = groups,
               .codes = static_cast<const std::uint8_t*>(panels.raw()) + panel * panels.row_stride(),
               .codebook = reinterpret_cast<const std::uint16_t*>(weight.codebook().data()),
-              .scales = weight.scales().as<float>() + first_scale,
-              .offsets = has_offsets ? weight.offsets().as<float>() + first_scale : nullptr,
+              .scales = numbers_of(weight.scales(), panel),
+              .scale_element = element_of(weight.scales().dtype()),
+              .offsets = has_offsets ? numbers_of(weight.offsets(), panel) : nullptr,
+              .offset_element = has_offsets ? element_of(weight.offsets().dtype()) : Element::kF32,
               .num_pairs = num_pairs,
               .group_pairs = weight.group_columns() / 2,
               .c = tile + i * kPanelColumns,

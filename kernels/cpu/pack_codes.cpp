@@ -1,6 +1,9 @@
 // Packing matrices of codes.
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -8,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "kernels/cpu/group_numbers.h"
 #include "kernels/cpu/packed_weight.h"
 #include "kernels/cpu/panel_rows.h"
 #include "kernels/cpu/select_tier.h"
@@ -99,66 +103,122 @@ void over_panels(const QuantisedMatrix& part, std::int64_t panel, const Pack& pa
   }
 }
 
-// Writes to `to` [groups, 32] for each of a panel's groups of columns the 32 numbers that `from`
-// has for the matrix's group with these columns, which may be several of the panel's.
-void repeat_groups(const QuantisedMatrix& part, std::int64_t group_columns, const float* from,
-                   std::int64_t groups, float* to) {
-  for (std::int64_t g = 0; g < groups; ++g) {
-    std::copy_n(from + g * group_columns / part.group_columns * kPanelFeatures, kPanelFeatures,
-                to + g * kPanelFeatures);
+// A panel's scales or offsets, [groups, 32]. A group of the matrix may be several of the panel's:
+// as many groups as the matrix has are packed at the end, and then copied to where they are
+// repeated.
+class PanelNumbers {
+ public:
+  // `numbers` [panels, groups, 32], or empty.
+  PanelNumbers(Tensor& numbers, std::int64_t panel, std::int64_t num_stored)
+      : dtype_(numbers.dtype()), num_stored_(num_stored) {
+    if (numbers.empty()) return;
+    num_groups_ = numbers.dim(1);
+    group_bytes_ = kPanelFeatures * dtype_size_bytes(dtype_);
+    begin_ = static_cast<std::byte*>(numbers.view().raw()) + position(panel * num_groups_);
+  }
+
+  DType dtype() const { return dtype_; }
+  bool empty() const { return begin_ == nullptr; }
+  // Where the matrix's groups are packed.
+  void* stored() const { return empty() ? nullptr : begin_ + position(num_groups_ - num_stored_); }
+  void repeat(std::int64_t group_columns, std::int64_t stored_columns) const {
+    // The place of a stored group is never before one that it is copied to.
+    for (std::int64_t g = 0; num_stored_ < num_groups_ && g < num_groups_; ++g) {
+      const std::int64_t from = num_groups_ - num_stored_ + g * group_columns / stored_columns;
+      std::memmove(begin_ + position(g), begin_ + position(from), group_bytes_);
+    }
+  }
+
+ private:
+  std::size_t position(std::int64_t group) const {
+    return static_cast<std::size_t>(group) * group_bytes_;
+  }
+
+  DType dtype_;
+  std::int64_t num_stored_;
+  std::int64_t num_groups_ = 0;
+  std::size_t group_bytes_ = 0;
+  std::byte* begin_ = nullptr;
+};
+
+// Writes numbers [rows, groups] f32 of a panel's rows as [groups, 32]; missing features are zeros.
+void pack_floats(const Tier& tier, const CodeRows& rows, const Tensor& numbers, float* to) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
+  tier.pack_dwords(rows.of(numbers).args(rows.part.num_groups() * kBytes, to));
+}
+std::vector<float> pack_floats(const Tier& tier, const CodeRows& rows, const Tensor& numbers) {
+  std::vector<float> packed(static_cast<std::size_t>(rows.part.num_groups() * kPanelFeatures));
+  pack_floats(tier, rows, numbers, packed.data());
+  return packed;
+}
+
+void check_held(float number, float held) {
+  CAPTION_CHECK(number == held, "a scale or an offset is not a number of the dtype that holds it");
+}
+
+void pack_numbers(const Tier& tier, const CodeRows& rows, const Tensor& numbers,
+                  const PanelNumbers& to) {
+  if (to.dtype() == DType::kF32) {
+    return pack_floats(tier, rows, numbers, static_cast<float*>(to.stored()));
+  }
+  dispatch_float(to.dtype(), [&](auto tag) {
+    auto* held = static_cast<decltype(tag)*>(to.stored());
+    for (const float number : pack_floats(tier, rows, numbers)) {
+      *held = from_float<decltype(tag)>(number);
+      check_held(number, to_float(*held++));
+    }
+  });
+}
+
+void pack_multiples(const Tier& tier, const CodeRows& rows, const PanelNumbers& to) {
+  const std::vector<float> scales = pack_floats(tier, rows, rows.part.scales);
+  const std::vector<float> offsets = pack_floats(tier, rows, rows.part.offsets);
+  auto* held = static_cast<std::int8_t*>(to.stored());
+  for (std::size_t i = 0; i < scales.size(); ++i, ++held) {
+    const float multiple = scales[i] == 0 ? 0.0F : std::nearbyint(offsets[i] / scales[i]);
+    *held = static_cast<std::int8_t>(std::clamp(multiple, -128.0F, 127.0F));
+    check_held(offsets[i], scales[i] * to_float(*held));
   }
 }
 
-// Writes the numbers [rows, groups] of one panel to panels [panels, groups, 32]. Missing features
-// are zeros.
-void pack_groups(const Tier& tier, const CodeRows& rows, const Tensor& numbers,
-                 std::int64_t group_columns, float* to, std::int64_t groups) {
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t stored = rows.part.num_groups();
-  const PanelRows from = rows.of(numbers);
-  if (stored == groups) return tier.pack_dwords(from.args(stored * kBytes, to));
-  std::vector<float> packed(static_cast<std::size_t>(stored * kPanelFeatures));
-  tier.pack_dwords(from.args(stored * kBytes, packed.data()));
-  repeat_groups(rows.part, group_columns, packed.data(), groups, to);
+// Packs scales and offsets that rows have in f32.
+void pack_groups(const Tier& tier, const CodeRows& rows, const PanelNumbers& scales,
+                 const PanelNumbers& offsets) {
+  pack_numbers(tier, rows, rows.part.scales, scales);
+  if (offsets.empty()) return;
+  if (offsets.dtype() == DType::kI8) return pack_multiples(tier, rows, offsets);
+  pack_numbers(tier, rows, rows.part.offsets, offsets);
 }
 
-Element element_of(DType dtype) {
-  if (dtype == DType::kBF16) return Element::kBF16;
-  return dtype == DType::kF16 ? Element::kF16 : Element::kF32;
-}
-
-// Packs the scales of a panel's rows, and offsets made of its zeros, as pack_groups() does, from
-// where the file has them. `offsets` may be null. Returns whether the scales are finite.
-bool pack_file_scales(const Tier& tier, const CodeRows& rows, std::int64_t group_columns,
-                      std::int64_t groups, float* to, float* offsets) {
+// Packs the scales of a panel's rows, in their dtype, and multiples of them made of zeros, from
+// where the file has them. Returns whether the scales are finite.
+bool pack_file_scales(const Tier& tier, const CodeRows& rows, void* to, std::int8_t* offsets) {
   const FileScales& scales = rows.part.file_scales;
-  const std::int64_t stored = rows.part.num_groups();
   const auto size = static_cast<std::int64_t>(dtype_size_bytes(scales.dtype));
   constexpr std::int64_t kZerosOfWord = 8;
-  PanelScalesArgs args{
-      .numbers =
-          static_cast<const std::byte*>(scales.numbers) + rows.first * scales.row_stride * size,
-      .element = element_of(scales.dtype),
-      .row_stride = scales.row_stride,
-      .group_stride = scales.group_stride,
-      .num_rows = rows.count,
-      .num_groups = stored,
-      .largest = scales.largest,
-      .zeros = scales.zeros == nullptr ? nullptr : scales.zeros + rows.first / kZerosOfWord,
-      .zero_stride = scales.zero_stride,
-      .has_even_rows_first = rows.part.file_codes.order == CodeOrder::kWordsOfRows,
-      .middle = scales.middle,
-      .to = to,
-      .offsets = offsets};
-  if (stored == groups) return tier.pack_scales(args);
-  const std::int64_t count = stored * kPanelFeatures;
-  std::vector<float> packed(static_cast<std::size_t>(2 * count));
-  args.to = packed.data();
-  args.offsets = packed.data() + count;
-  const bool is_finite = tier.pack_scales(args);
-  repeat_groups(rows.part, group_columns, args.to, groups, to);
-  if (offsets != nullptr) repeat_groups(rows.part, group_columns, args.offsets, groups, offsets);
-  return is_finite;
+  return tier.pack_scales(
+      {.numbers =
+           static_cast<const std::byte*>(scales.numbers) + rows.first * scales.row_stride * size,
+       .element = element_of(scales.dtype),
+       .row_stride = scales.row_stride,
+       .group_stride = scales.group_stride,
+       .num_rows = rows.count,
+       .num_groups = rows.part.num_groups(),
+       .largest = scales.largest,
+       .zeros = scales.zeros == nullptr ? nullptr : scales.zeros + rows.first / kZerosOfWord,
+       .zero_stride = scales.zero_stride,
+       .has_even_rows_first = rows.part.file_codes.order == CodeOrder::kWordsOfRows,
+       .middle = scales.middle,
+       .to = to,
+       .offsets = offsets});
+}
+bool pack_file_scales(const Tier& tier, const CodeRows& rows, const PanelNumbers& scales,
+                      const PanelNumbers& offsets) {
+  const FileScales& from = rows.part.file_scales;
+  CAPTION_CHECK(from.dtype == scales.dtype() && (from.zeros != nullptr) == !offsets.empty() &&
+                    (offsets.empty() || offsets.dtype() == DType::kI8),
+                "scales of a file in another dtype than that which holds them");
+  return pack_file_scales(tier, rows, scales.stored(), static_cast<std::int8_t*>(offsets.stored()));
 }
 
 }  // namespace
@@ -189,9 +249,10 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
       first.is_4_bit()
           ? allocate_weight(stream, DType::kU8, {num_panels, pairs, kPanelFeatures})
           : allocate_weight(stream, DType::kI8, {num_panels, pairs, 2 * kPanelFeatures});
-  packed.scales_ = allocate_weight(stream, DType::kF32, {num_panels, groups, kPanelFeatures});
+  const NumberDTypes held = first.number_dtypes;
+  packed.scales_ = allocate_weight(stream, held.scales, {num_panels, groups, kPanelFeatures});
   if (first.has_offsets()) {
-    packed.offsets_ = allocate_weight(stream, DType::kF32, packed.scales_.shape());
+    packed.offsets_ = allocate_weight(stream, held.offsets, packed.scales_.shape());
   }
   over_parts(
       stream.pool(), num_rows,
@@ -236,36 +297,37 @@ bool PackedWeight::pack_part(const Tier& tier, const QuantisedMatrix& part, std:
 }
 
 bool PackedWeight::pack_blocks(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel) {
+  CAPTION_CHECK(part.number_dtypes == number_dtypes(part.file_codes.blocks),
+                "blocks whose scales are held in another dtype");
   bool is_finite = true;
   over_panels(part, panel, [&](const CodeRows& rows, std::int64_t of_rows) {
     const PanelRows from = rows.codes();
     auto* const codes = static_cast<std::uint8_t*>(panels_.view().raw());
-    const std::int64_t group = of_rows * scales_.dim(1) * kPanelFeatures;
     is_finite &=
         tier.pack_blocks({.blocks = part.file_codes.blocks,
                           .rows = from.rows(),
                           .num_columns = num_columns_,
                           .to = codes + of_rows * panels_.dim(1) * panels_.dim(2),
-                          .scales = scales_.as<float>() + group,
-                          .offsets = offsets_.empty() ? nullptr : offsets_.as<float>() + group});
+                          .scales = PanelNumbers(scales_, of_rows, part.num_groups()).stored(),
+                          .offsets = PanelNumbers(offsets_, of_rows, part.num_groups()).stored()});
   });
   return is_finite;
 }
 
 bool PackedWeight::pack_groups_of_panel(const Tier& tier, const CodeRows& rows,
                                         std::int64_t panel) {
-  const std::int64_t groups = scales_.dim(1);
-  const std::int64_t first = panel * groups * kPanelFeatures;
-  float* const scales = scales_.as<float>() + first;
-  float* const offsets = offsets_.empty() ? nullptr : offsets_.as<float>() + first;
-  if (!rows.part.file_scales.empty()) {
-    return pack_file_scales(tier, rows, group_columns_, groups, scales, offsets);
+  const std::int64_t num_stored = rows.part.num_groups();
+  const PanelNumbers scales(scales_, panel, num_stored);
+  const PanelNumbers offsets(offsets_, panel, num_stored);
+  bool is_finite = true;
+  if (rows.part.file_scales.empty()) {
+    pack_groups(tier, rows, scales, offsets);
+  } else {
+    is_finite = pack_file_scales(tier, rows, scales, offsets);
   }
-  pack_groups(tier, rows, rows.part.scales, group_columns_, scales, groups);
-  if (offsets != nullptr) {
-    pack_groups(tier, rows, rows.part.offsets, group_columns_, offsets, groups);
-  }
-  return true;
+  scales.repeat(group_columns_, rows.part.group_columns);
+  offsets.repeat(group_columns_, rows.part.group_columns);
+  return is_finite;
 }
 
 void PackedWeight::pack_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel) {
@@ -310,7 +372,12 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
       if (part.file_scales.empty()) {
         std::copy_n(part.scales.as<float>() + of_panel.first, of_panel.count, scales);
       } else {
-        is_finite &= pack_file_scales(tier, of_panel, num_columns, 1, scales, nullptr);
+        std::array<float, kPanelFeatures> numbers;  // of the file's dtype
+        is_finite &= pack_file_scales(tier, of_panel, numbers.data(), nullptr);
+        const Element element = element_of(part.file_scales.dtype);
+        for (std::int64_t n = 0; n < kPanelFeatures; ++n) {
+          scales[n] = number_at(numbers.data(), element, n);
+        }
       }
     });
     return is_finite;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "kernels/cpu/group_numbers.h"
 #include "kernels/cpu/panel_rows.h"
 #include "kernels/cpu/select_tier.h"
 #include "kernels/cpu/tier.h"
@@ -21,6 +22,10 @@ void pack_panel_16(const Tier& tier, ConstView rows, std::int64_t panel, BF16* t
   const PanelRows from(rows.as<BF16>() + first * rows.row_stride(), count,
                        rows.row_stride() * kBytes);
   tier.pack_dwords(from.args(rows.dim(1) * kBytes, to));
+}
+
+float offset_of(ConstView offsets, std::int64_t i, float scale) {
+  return offset_at(offsets.raw(), element_of(offsets.dtype()), i, scale);
 }
 
 }  // namespace
@@ -117,9 +122,9 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
       const unsigned both = pair[panel4_position(feature, k % 2)];
       value = numbers_[feature < 16 ? both & 15u : both >> 4u];
     }
-    to[column_order_.empty() ? k : column_order_.as<std::int32_t>()[k]] =
-        scales_.as<float>()[group] * value +
-        (offsets_.empty() ? 0.0F : offsets_.as<float>()[group]);
+    const float scale = number_at(scales_.view().raw(), element_of(scales_.dtype()), group);
+    const float offset = offsets_.empty() ? 0.0F : offset_of(offsets_.view(), group, scale);
+    to[column_order_.empty() ? k : column_order_.as<std::int32_t>()[k]] = scale * value + offset;
   }
 }
 

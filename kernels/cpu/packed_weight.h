@@ -24,8 +24,9 @@
 //             base. 64 bytes of codes per four columns; the kernels widen them to the numbers of
 //             kPanels8A8: step * code + base.
 // If a matrix of kPanels8 or kPanels4 has offsets, one per feature and group, each is multiplied by
-// the sum of the group's activations. If it has a column order, the activations are put into that
-// order when they are rounded.
+// the sum of the group's activations. Scales and offsets have 16 bits, and offsets 8, where that
+// holds them exactly (NumberDTypes of tensor/quantised_matrix.h). If it has a column order, the
+// activations are put into that order when they are rounded.
 #pragma once
 
 #include <array>
@@ -93,9 +94,11 @@ class PackedWeight final : public WeightForm {
   // pairs, 32] u8, in the order of kernels/cpu/tier.h (panel8_position(), panel4_position());
   // kPanels4A8 is [panels, quads, 64] u8 (quad4_position()).
   ConstView panels() const { return panels_.view(); }
-  // kPanels8, kPanels4: [panels, groups, 32] f32; kPanels8A8, kPanels4A8: [panels, 32].
+  // kPanels8, kPanels4: [panels, groups, 32] f32, bf16 or f16; kPanels8A8, kPanels4A8: [panels, 32]
+  // f32.
   ConstView scales() const { return scales_.view(); }
-  // kPanels8, kPanels4: the shape of scales, or empty when there are none.
+  // kPanels8, kPanels4: the shape of scales, f32, bf16, f16 or, as multiples of the scales, i8; or
+  // empty when there are none.
   ConstView offsets() const { return offsets_.view(); }
   // kPanels4A8: [panels, groups, 2, 32] u8, steps and bases.
   ConstView steps() const { return steps_.view(); }

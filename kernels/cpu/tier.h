@@ -56,6 +56,8 @@ struct PanelArgs {
 //   c[m, n] = sum over groups g of scales[g, n] * (sum over the columns of g of a * code)
 //                                  + offsets[g, n] * a_sums[m, g]
 // The sum over a group is computed first, then scaled, then its offset is added, group after group.
+// Scales and offsets are widened to f32 in registers. Offsets of kI8 are multiples of the scales:
+// the product of the two numbers, rounded to f32, is the offset.
 struct QuantisedArgs {
   const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16 in the tier's order, zeros from K on
   std::int64_t a_stride = 0;
@@ -63,8 +65,10 @@ struct QuantisedArgs {
   std::int64_t a_sums_stride = 0;
   const std::uint8_t* codes = nullptr;      // [num_pairs, 64 or 32]
   const std::uint16_t* codebook = nullptr;  // 16 bf16, for 4-bit codes
-  const float* scales = nullptr;            // [groups, kPanelColumns]
-  const float* offsets = nullptr;           // [groups, kPanelColumns] or null
+  const void* scales = nullptr;             // [groups, kPanelColumns]
+  Element scale_element = Element::kF32;    // or kBF16, kF16
+  const void* offsets = nullptr;            // [groups, kPanelColumns] or null
+  Element offset_element = Element::kF32;   // or kBF16, kF16, kI8
   std::int64_t num_pairs = 0;
   std::int64_t group_pairs = 0;  // at most kMaxGroupPairs; the last group may be shorter
   float* c = nullptr;            // [m, kPanelColumns]
@@ -127,12 +131,12 @@ struct PanelRowsArgs {
   bool has_odd_first = false;  // pack_nibbles() only: the odd column is in the low half of a byte
 };
 
-// Scales of a panel's rows as a file has them, and offsets made of 4-bit zeros:
+// Scales of a panel's rows as a file has them, and offsets of kI8 made of 4-bit zeros:
 //   to[g, n] = numbers[n * row_stride + g * group_stride]
-//   offsets[g, n] = to[g, n] * (middle - zero of row n and group g)
+//   offsets[g, n] = middle - zero of row n and group g
 struct PanelScalesArgs {
   const void* numbers = nullptr;
-  Element element = Element::kF32;  // or kBF16, kF16
+  Element element = Element::kF32;  // or kBF16, kF16; also that of `to`
   std::int64_t row_stride = 0;      // elements; this or the other stride is 1
   std::int64_t group_stride = 0;
   std::int64_t num_rows = 0;  // at most kPanelColumns; those that are missing become zeros
@@ -142,9 +146,9 @@ struct PanelScalesArgs {
   std::int64_t zero_stride = 0;          // words between groups
   // Nibble i of a word is that of row i, or of row {0, 2, 4, 6, 1, 3, 5, 7}[i].
   bool has_even_rows_first = false;
-  float middle = 0;
-  float* to = nullptr;       // [num_groups, kPanelColumns]
-  float* offsets = nullptr;  // the same, with zeros
+  std::int8_t middle = 0;
+  void* to = nullptr;              // [num_groups, kPanelColumns]
+  std::int8_t* offsets = nullptr;  // the same, with zeros
 };
 
 // 4-bit codes of whole panels in words as a file has them (CodeOrder).
@@ -163,8 +167,10 @@ struct PanelBlocksArgs {
   const std::uint8_t* const* rows = nullptr;  // [kPanelColumns]
   std::int64_t num_columns = 0;               // a multiple of 64, or of 256 where blocks have 256
   std::uint8_t* to = nullptr;
-  float* scales = nullptr;   // [groups of columns, kPanelColumns]
-  float* offsets = nullptr;  // the same, where blocks have offsets
+  // [groups of columns, kPanelColumns], in the dtypes of number_dtypes(blocks)
+  // (tensor/quantised_matrix.h).
+  void* scales = nullptr;
+  void* offsets = nullptr;  // the same, where blocks have offsets
 };
 
 // Numbers of e4m3 (tensor/e4m3.h) times a scale: each product is rounded to f32, then to bf16.

@@ -93,14 +93,13 @@ std::int64_t placed_bytes(Cpu, const Context& context, std::int64_t num_features
 
 std::int64_t placed_bytes(Cpu, const Context& /*context*/, std::int64_t num_features,
                           std::int64_t num_columns, const CodeLayout& codes) {
-  constexpr std::int64_t kNumberBytes = 4;  // bytes of a scale, an offset or a column's index
+  constexpr std::int64_t kIndexBytes = 4;  // of a column
   const std::int64_t features = divide_up(num_features, cpu::kPanelFeatures) * cpu::kPanelFeatures;
   const std::int64_t pairs = divide_up(num_columns, 2);
   const std::int64_t groups =
       divide_up(num_columns, std::min(codes.group_columns, cpu::kMaxGroupColumns));
-  return features * ((codes.is_8_bit ? 2 : 1) * pairs +
-                     (codes.has_offsets ? 2 : 1) * kNumberBytes * groups) +
-         (codes.has_column_order ? kNumberBytes * num_columns : 0);
+  return features * ((codes.is_8_bit ? 2 : 1) * pairs + codes.group_bytes() * groups) +
+         (codes.has_column_order ? kIndexBytes * num_columns : 0);
 }
 
 bool rounds_input(Cpu, const Context& context, MatrixFormat format) {

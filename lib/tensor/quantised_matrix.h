@@ -27,19 +27,35 @@ namespace caption {
 // share one.
 using ColumnOrder = std::shared_ptr<const std::vector<std::int32_t>>;
 
+// The dtypes that hold every scale and every offset of a matrix exactly. Offsets of kI8 are
+// multiples of the scales: the product of the two numbers, rounded to f32, is the offset.
+struct NumberDTypes {
+  DType scales = DType::kF32;   // or kBF16, kF16
+  DType offsets = DType::kF32;  // or kBF16, kF16, kI8
+
+  bool operator==(const NumberDTypes&) const = default;
+};
+
 // What decides the size of a QuantisedMatrix besides its shape.
 struct CodeLayout {
   bool is_8_bit = false;
   std::int64_t group_columns = 0;
   bool has_offsets = false;
   bool has_column_order = false;
+  NumberDTypes numbers = {};
+
+  // Bytes of a group's scale and offset of one row.
+  std::int64_t group_bytes() const {
+    return static_cast<std::int64_t>(dtype_size_bytes(numbers.scales) +
+                                     (has_offsets ? dtype_size_bytes(numbers.offsets) : 0));
+  }
 };
 
 // Bytes of the codes, scales and offsets of a matrix [rows, columns], without padding.
 inline std::int64_t codes_bytes(std::int64_t rows, std::int64_t columns, const CodeLayout& layout) {
   const std::int64_t groups = (columns + layout.group_columns - 1) / layout.group_columns;
   const std::int64_t codes = layout.is_8_bit ? columns : (columns + 1) / 2;
-  return rows * (codes + 4 * (layout.has_offsets ? 2 : 1) * groups);
+  return rows * (codes + layout.group_bytes() * groups);
 }
 
 // The order in which a file holds the codes of rows of a matrix.
@@ -70,6 +86,22 @@ inline bool has_offsets(CodeBlocks blocks) {
   return false;
 }
 
+// Scales and offsets of the blocks with F16 numbers for each 32 columns are these numbers; those of
+// larger blocks are products.
+inline NumberDTypes number_dtypes(CodeBlocks blocks) {
+  switch (blocks) {
+    case CodeBlocks::kQ4_0:
+    case CodeBlocks::kQ4_1:
+    case CodeBlocks::kQ5_0:
+    case CodeBlocks::kQ5_1:
+    case CodeBlocks::kQ8_0: return {.scales = DType::kF16, .offsets = DType::kF16};
+    case CodeBlocks::kQ4_K:
+    case CodeBlocks::kQ5_K:
+    case CodeBlocks::kQ6_K: break;
+  }
+  return {};
+}
+
 // Codes of rows of a matrix where a file has them. Borrowed.
 struct FileCodes {
   CodeOrder order = CodeOrder::kRows;
@@ -87,9 +119,9 @@ struct FileCodes {
 
 // Scales of rows of a matrix where a file has them, and 4-bit zeros of which offsets are made:
 //   offset[n, g] = scale[n, g] * (middle - zero[n, g])
-// Borrowed.
+// The offsets are then multiples of the scales (NumberDTypes). Borrowed.
 struct FileScales {
-  DType dtype = DType::kF32;      // or kBF16, kF16
+  DType dtype = DType::kF32;      // that of the matrix's number_dtypes
   const void* numbers = nullptr;  // that of the first row and group
   std::int64_t row_stride = 0;    // elements between rows
   std::int64_t group_stride = 0;  // elements between groups; this or the other stride is 1
@@ -100,7 +132,7 @@ struct FileScales {
   // nibbles of a word are in the order of those of the codes: ascending rows with kWordsOfColumns.
   const std::uint32_t* zeros = nullptr;
   std::int64_t zero_stride = 0;
-  float middle = 0;
+  std::int8_t middle = 0;
 
   bool empty() const { return numbers == nullptr; }
 };
@@ -115,6 +147,7 @@ struct QuantisedMatrix {
   Tensor bases;                      // [N, groups] u8, as steps
   std::array<float, 16> codebook{};  // for 4-bit codes without steps
   ColumnOrder column_order;          // null: the columns are in order
+  NumberDTypes number_dtypes = {};   // without steps
   bool has_e4m3_codes = false;       // with 8 bits: whether codes are numbers of tensor/e4m3.h
   // If this is not empty, `codes` is, and code_value(), eight_bits() and value() are not for the
   // matrix. The scales and offsets of kBlocks are in the file alone.

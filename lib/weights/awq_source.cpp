@@ -82,11 +82,12 @@ class AwqTensor final : public CodedTensor {
 
   Shape shape() const override { return {num_rows_, num_columns_}; }
   std::optional<StoredCodes> codes() const override {
-    return StoredCodes{
-        .method = "awq",
-        .format = MatrixFormat::kAwq,
-        .layout = {
-            .is_8_bit = false, .group_columns = group_columns_, .has_offsets = has_offsets_}};
+    return StoredCodes{.method = "awq",
+                       .format = MatrixFormat::kAwq,
+                       .layout = {.is_8_bit = false,
+                                  .group_columns = group_columns_,
+                                  .has_offsets = has_offsets_,
+                                  .numbers = number_dtypes()}};
   }
   QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
   QuantisedMatrix borrow_codes(std::int64_t first, std::int64_t count) const override;
@@ -108,6 +109,10 @@ class AwqTensor final : public CodedTensor {
   }
 
   static Parts read_parts(Module& module, std::int64_t group_size);
+  NumberDTypes number_dtypes() const {
+    return {.scales = parts_.scales.tensor->dtype.value(), .offsets = DType::kI8};
+  }
+  QuantisedMatrix describe() const;
   void copy_codes(std::int64_t first, std::int64_t count, Tensor& codes) const;
 
   Parts parts_;
@@ -166,12 +171,19 @@ void AwqTensor::copy_codes(std::int64_t first, std::int64_t count, Tensor& codes
   }
 }
 
-QuantisedMatrix AwqTensor::read_codes(std::int64_t first, std::int64_t count) const {
-  const std::int64_t words = num_rows_ / kCodesPerWord;
+// Returns a matrix without rows.
+QuantisedMatrix AwqTensor::describe() const {
   QuantisedMatrix matrix;
   matrix.num_columns = num_columns_;
   matrix.group_columns = group_columns_;
   matrix.codebook = integer_codebook();
+  matrix.number_dtypes = number_dtypes();
+  return matrix;
+}
+
+QuantisedMatrix AwqTensor::read_codes(std::int64_t first, std::int64_t count) const {
+  const std::int64_t words = num_rows_ / kCodesPerWord;
+  QuantisedMatrix matrix = describe();
   matrix.codes = Tensor::zeros(DType::kU8, {count, divide_up(num_columns_, 2)});
   copy_codes(first, count, matrix.codes);
   const std::int64_t groups = matrix.num_groups();
@@ -198,10 +210,7 @@ QuantisedMatrix AwqTensor::borrow_codes(std::int64_t first, std::int64_t count) 
   if (first % kRows != 0 || count % kRows != 0 || num_columns_ % kColumns != 0) {
     return read_codes(first, count);
   }
-  QuantisedMatrix matrix;
-  matrix.num_columns = num_columns_;
-  matrix.group_columns = group_columns_;
-  matrix.codebook = integer_codebook();
+  QuantisedMatrix matrix = describe();
   matrix.file_codes = {.order = CodeOrder::kWordsOfRows,
                        .num_rows = count,
                        .words = parts_.codes.as<std::uint8_t>() + first / 2,
@@ -213,7 +222,7 @@ QuantisedMatrix AwqTensor::borrow_codes(std::int64_t first, std::int64_t count) 
   if (!has_offsets_) return matrix;
   matrix.file_scales.zeros = parts_.zeros.as<std::uint32_t>() + first / kCodesPerWord;
   matrix.file_scales.zero_stride = num_rows_ / kCodesPerWord;
-  matrix.file_scales.middle = 8.0F;
+  matrix.file_scales.middle = 8;
   return matrix;
 }
 

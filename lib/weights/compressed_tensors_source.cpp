@@ -144,7 +144,8 @@ std::optional<StoredCodes> IntTensor::codes() const {
                      .layout = {.is_8_bit = !is_4_bit_,
                                 .group_columns = group_columns_,
                                 .has_offsets = has_offsets_,
-                                .has_column_order = column_order_ != nullptr}};
+                                .has_column_order = column_order_ != nullptr,
+                                .numbers = {.scales = parts_.scales.dtype()}}};
 }
 
 QuantisedMatrix IntTensor::describe() const {
@@ -152,6 +153,7 @@ QuantisedMatrix IntTensor::describe() const {
   matrix.num_columns = parts_.shape[1];
   matrix.group_columns = group_columns_;
   matrix.column_order = column_order_;
+  matrix.number_dtypes = {.scales = parts_.scales.dtype()};
   if (is_4_bit_) matrix.codebook = integer_codebook();
   return matrix;
 }

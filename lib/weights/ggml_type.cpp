@@ -233,7 +233,8 @@ std::optional<CodeLayout> code_layout_of(GgmlType type) {
   if (packing == nullptr) return std::nullopt;
   return CodeLayout{.is_8_bit = packing->table == nullptr,
                     .group_columns = packing->group_elements,
-                    .has_offsets = packing->has_offsets};
+                    .has_offsets = packing->has_offsets,
+                    .numbers = number_dtypes(packing->blocks)};
 }
 
 std::optional<std::array<float, 16>> codebook_of(GgmlType type) {
@@ -258,6 +259,7 @@ QuantisedMatrix codes_of_rows(const GgmlRows& rows) {
   QuantisedMatrix matrix;
   matrix.num_columns = rows.num_columns;
   matrix.group_columns = packing->group_elements;
+  matrix.number_dtypes = number_dtypes(packing->blocks);
   const bool is_4_bit = packing->table != nullptr;
   matrix.codes = is_4_bit ? Tensor(DType::kU8, {rows.count, rows.num_columns / 2})
                           : Tensor(DType::kI8, {rows.count, rows.num_columns});

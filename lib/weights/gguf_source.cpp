@@ -341,6 +341,7 @@ QuantisedMatrix GgufSource::borrow_codes(std::string_view tensor, const Shape& s
   matrix.num_columns = rows.num_columns;
   const CodeLayout layout = *code_layout_of(rows.type);
   matrix.group_columns = layout.group_columns;
+  matrix.number_dtypes = layout.numbers;
   if (!layout.is_8_bit) matrix.codebook = *codebook_of(rows.type);
   matrix.file_codes = {.order = CodeOrder::kBlocks,
                        .blocks = *blocks,

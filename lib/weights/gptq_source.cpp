@@ -74,7 +74,8 @@ class GptqTensor final : public CodedTensor {
                        .layout = {.is_8_bit = format_.bits == 8,
                                   .group_columns = group_columns_,
                                   .has_offsets = has_offsets_,
-                                  .has_column_order = column_order_ != nullptr}};
+                                  .has_column_order = column_order_ != nullptr,
+                                  .numbers = number_dtypes()}};
   }
   QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
   QuantisedMatrix borrow_codes(std::int64_t first, std::int64_t count) const override;
@@ -99,6 +100,11 @@ class GptqTensor final : public CodedTensor {
                   std::uint8_t* to, std::int64_t row_bytes) const;
   void read_scales(std::int64_t first, QuantisedMatrix& matrix) const;
   Tensor read_rows(std::int64_t first, std::int64_t count) const;  // of codes
+  // The middle less a zero of 8 bits may be 128.
+  NumberDTypes number_dtypes() const {
+    return {.scales = parts_.scales.tensor->dtype.value(),
+            .offsets = format_.bits == 4 ? DType::kI8 : DType::kF32};
+  }
   QuantisedMatrix describe() const;
 
   Parts parts_;
@@ -237,6 +243,7 @@ QuantisedMatrix GptqTensor::describe() const {
   matrix.num_columns = num_columns_;
   matrix.group_columns = group_columns_;
   matrix.column_order = column_order_;
+  matrix.number_dtypes = number_dtypes();
   if (format_.bits == 4) matrix.codebook = integer_codebook();
   return matrix;
 }
@@ -297,7 +304,7 @@ QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count)
   matrix.file_scales.zeros = parts_.zeros.as<std::uint32_t>() + first / format_.codes_per_word();
   matrix.file_scales.zero_stride = parts_.zeros.dim(1);
   matrix.file_scales.middle =
-      static_cast<float>(format_.middle() - (format_.stores_zeros_less_one ? 1 : 0));
+      static_cast<std::int8_t>(format_.middle() - (format_.stores_zeros_less_one ? 1 : 0));
   return matrix;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/cpu/packed_weight.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "tests/kernels/random_codes.h"
@@ -15,7 +16,9 @@
 using caption::ConstView;
 using caption::CpuTier;
 using caption::DType;
+using caption::dtype_size_bytes;
 using caption::Error;
+using caption::NumberDTypes;
 using caption::QuantisedMatrix;
 using caption::Stream;
 using caption::Tensor;
@@ -23,6 +26,7 @@ using caption::ThreadPool;
 using caption::kernels::linear;
 using caption::kernels::linear_add;
 using caption::kernels::Weight;
+using caption::kernels::cpu::PackedWeight;
 using namespace caption::testing;
 
 namespace {
@@ -140,6 +144,92 @@ TEST_CASE("a packed matrix takes the bytes of its codes and scales") {
         64 * 256 + 64 * 4);
   CHECK(pack(Kind::k4A8, random_matrix(Kind::k4A8, 64, 256, 128)).size_bytes() ==
         64 * 128 + 64 * 2 * 2 + 64 * 4);
+}
+
+namespace {
+
+// A matrix whose scales and offsets are numbers of these dtypes, which it does not say.
+QuantisedMatrix matrix_of(Kind kind, const Case& c, NumberDTypes numbers) {
+  QuantisedMatrix matrix = random_matrix(kind, c.n, c.k, c.group);
+  matrix.scales = converted(converted(matrix.scales, numbers.scales), DType::kF32);
+  if (numbers.offsets != DType::kI8) {
+    matrix.offsets = converted(converted(matrix.offsets, numbers.offsets), DType::kF32);
+    return matrix;
+  }
+  // All numbers of 8 bits.
+  for (std::int64_t i = 0; i < matrix.offsets.num_elements(); ++i) {
+    matrix.offsets.as<float>()[i] =
+        matrix.scales.as<float>()[i] * static_cast<float>(i % 256 - 128);
+  }
+  matrix.scales.as<float>()[0] = 0;
+  matrix.offsets.as<float>()[0] = 0;
+  return matrix;
+}
+
+constexpr NumberDTypes kNumberDTypes[] = {{DType::kF16, DType::kF16}, {DType::kBF16, DType::kBF16},
+                                          {DType::kF16, DType::kF32}, {DType::kF32, DType::kBF16},
+                                          {DType::kF16, DType::kI8},  {DType::kBF16, DType::kI8},
+                                          {DType::kF32, DType::kI8}};
+
+}  // namespace
+
+TEST_CASE("products have the same bits in whatever dtype scales and offsets are held") {
+  for (const Case& c : kCases) {
+    const Tensor x = random_f32({c.m, c.k}, 1);
+    for (const Kind kind : {Kind::k8WithOffsets, Kind::k4WithOffsets, Kind::k4InOrder}) {
+      for (const NumberDTypes& numbers : kNumberDTypes) {
+        CAPTURE(static_cast<int>(kind));
+        CAPTURE(caption::dtype_name(numbers.scales));
+        CAPTURE(caption::dtype_name(numbers.offsets));
+        CAPTURE(c.m);
+        CAPTURE(c.n);
+        CAPTURE(c.k);
+        QuantisedMatrix matrix = matrix_of(kind, c, numbers);
+        const Weight in_f32 = pack(kind, matrix);
+        matrix.number_dtypes = numbers;
+        const Weight packed = pack(kind, matrix);
+        CHECK(PackedWeight::of(packed).scales().dtype() == numbers.scales);
+        CHECK(PackedWeight::of(packed).offsets().dtype() == numbers.offsets);
+        const std::int64_t held = 8 - static_cast<std::int64_t>(dtype_size_bytes(numbers.scales) +
+                                                                dtype_size_bytes(numbers.offsets));
+        CHECK(in_f32.size_bytes() - packed.size_bytes() ==
+              held * PackedWeight::of(packed).scales().num_elements());
+        for_each_stream([&](Stream& stream) {
+          Tensor want(DType::kF32, {c.m, c.n});
+          Tensor y(DType::kF32, {c.m, c.n});
+          linear(stream, x.view(), in_f32, ConstView{}, want.view());
+          linear(stream, x.view(), packed, ConstView{}, y.view());
+          CHECK(same_bits(y, want));
+        });
+        const Tensor ids = indices({static_cast<std::int32_t>(c.n - 1), 0});
+        for_each_stream([&](Stream& stream) {
+          Tensor want(DType::kF32, {2, c.k});
+          Tensor rows(DType::kF32, {2, c.k});
+          caption::kernels::embedding(stream, ids.view(), in_f32, want.view());
+          caption::kernels::embedding(stream, ids.view(), packed, rows.view());
+          CHECK(same_bits(rows, want));
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("a dtype that does not hold a scale or an offset is refused") {
+  QuantisedMatrix matrix =
+      matrix_of(Kind::k4WithOffsets, {1, 40, 64, 32}, {DType::kF16, DType::kF16});
+  const auto refused = [&](NumberDTypes numbers) {
+    matrix.number_dtypes = numbers;
+    try {
+      pack(Kind::k4WithOffsets, matrix);
+      return false;
+    } catch (const Error& error) {
+      return error.code() == caption::ErrorCode::kInternal;
+    }
+  };
+  CHECK(!refused({.scales = DType::kF16, .offsets = DType::kF16}));
+  CHECK(refused({.scales = DType::kBF16, .offsets = DType::kF16}));
+  CHECK(refused({.scales = DType::kF16, .offsets = DType::kBF16}));
+  CHECK(refused({.scales = DType::kF16, .offsets = DType::kI8}));
 }
 
 TEST_CASE("NaN and infinity come through; other rows do not notice") {

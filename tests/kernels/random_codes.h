@@ -108,6 +108,7 @@ inline QuantisedMatrix slice(const QuantisedMatrix& matrix, std::int64_t first,
   part.offsets = rows_of(matrix.offsets);
   part.steps = rows_of(matrix.steps);
   part.bases = rows_of(matrix.bases);
+  part.number_dtypes = matrix.number_dtypes;
   part.codebook = matrix.codebook;
   part.column_order = matrix.column_order;
   return part;

@@ -221,9 +221,10 @@ TEST_CASE("groups of quantised weights on tiles agree with the plain loops") {
           }
         }
       };
-      const auto add = [&](std::int64_t, std::int64_t row, const float* sums) {
-        for (std::int64_t n = 0; n < kPanelColumns; ++n) {
-          got[static_cast<std::size_t>(row * kPanelColumns + n)] += sums[n] / 128;
+      const auto add = [&](std::int64_t, std::int64_t m0, std::int64_t num_rows,
+                           const float* sums) {
+        for (std::int64_t i = 0; i < num_rows * kPanelColumns; ++i) {
+          got[static_cast<std::size_t>(m0 * kPanelColumns + i)] += sums[i] / 128;
         }
       };
       tile_quantised<SoftwareTiles>(args, expand, add);

@@ -2,9 +2,11 @@
 // volume 1, chapter 18): bf16 with f32 sums, 8-bit integers with 32-bit sums.
 #include <immintrin.h>
 
+#include "kernels/cpu/avx512/simd.h"
 #include "kernels/cpu/avx512bf16/codes.h"
 #include "kernels/cpu/avx512bf16/column_softmax.h"
 #include "kernels/cpu/avx512bf16/panels.h"
+#include "kernels/cpu/internal/group_scales.h"
 #include "kernels/cpu/internal/tile_attention.h"
 #include "kernels/cpu/internal/tile_gemm.h"
 
@@ -108,8 +110,13 @@ void quantised_panel(const QuantisedArgs& args) {
         _mm512_store_si512(to, first);
         _mm512_store_si512(to + kPanelColumns, last);
       },
-      [&](std::int64_t group, std::int64_t m, const float* sums) {
-        add_group(args, group, m, _mm512_load_ps(sums), _mm512_load_ps(sums + 16));
+      [&](std::int64_t group, std::int64_t m0, std::int64_t num_rows, const float* sums) {
+        for (std::int64_t feature = 0; feature < kPanelColumns; feature += Avx512::kWidth) {
+          const GroupScales<Avx512> scales(args, group, feature);
+          for (std::int64_t i = 0; i < num_rows; ++i) {
+            scales.add(m0 + i, _mm512_load_ps(sums + i * kPanelColumns + feature));
+          }
+        }
       });
 }
 

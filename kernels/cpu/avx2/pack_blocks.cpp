@@ -25,13 +25,17 @@ struct Halves {
   __m128i not_finite;
 };
 
-[[gnu::always_inline]] inline Halves widen(__m128i halves) {
+[[gnu::always_inline]] inline __m128i find_not_finite(__m128i halves) {
   const __m128i exponent = _mm_set1_epi16(0x7C00);
-  return {_mm256_cvtph_ps(halves), _mm_cmpeq_epi16(_mm_and_si128(halves, exponent), exponent)};
+  return _mm_cmpeq_epi16(_mm_and_si128(halves, exponent), exponent);
+}
+[[gnu::always_inline]] inline Halves widen(__m128i halves) {
+  return {_mm256_cvtph_ps(halves), find_not_finite(halves)};
 }
 
 // The F16 numbers at byte `at` of eight rows.
-[[gnu::always_inline]] inline Halves load_halves(const std::uint8_t* const* rows, std::int64_t at) {
+[[gnu::always_inline]] inline __m128i load_halves(const std::uint8_t* const* rows,
+                                                  std::int64_t at) {
   const auto half = [&](int n) {
     std::uint16_t bits = 0;
     __builtin_memcpy(&bits, rows[n] + at, sizeof(bits));
@@ -44,7 +48,7 @@ struct Halves {
   halves = _mm_insert_epi16(halves, half(4), 4);
   halves = _mm_insert_epi16(halves, half(5), 5);
   halves = _mm_insert_epi16(halves, half(6), 6);
-  return widen(_mm_insert_epi16(halves, half(7), 7));
+  return _mm_insert_epi16(halves, half(7), 7);
 }
 
 // 16 bytes at byte `at` of eight rows: words[i] holds word i of each row.
@@ -58,15 +62,15 @@ struct Halves {
              _mm256_castps_si256(last));
 }
 
-// Writes the F16 numbers at byte `at` of each row as f32. Returns whether all are finite.
-bool store_halves(const std::uint8_t* const* rows, std::int64_t at, float* to) {
-  __m128i not_finite = _mm_setzero_si128();
-  for (std::int64_t n = 0; n < kPanelColumns; n += 2 * kOctet) {
-    const Halves first = load_halves(rows + n, at);
-    const Halves last = load_halves(rows + n + kOctet, at);
-    store_numbers(to + n, first.numbers, last.numbers);
-    not_finite = _mm_or_si128(not_finite, _mm_or_si128(first.not_finite, last.not_finite));
-  }
+// Copies the F16 numbers at byte `at` of each row, a line of them. Returns whether all are finite.
+bool store_halves(const std::uint8_t* const* rows, std::int64_t at, void* to) {
+  const __m128i a = load_halves(rows, at);
+  const __m128i b = load_halves(rows + kOctet, at);
+  const __m128i c = load_halves(rows + 2 * kOctet, at);
+  const __m128i d = load_halves(rows + 3 * kOctet, at);
+  store_line(static_cast<std::uint8_t*>(to), _mm256_set_m128i(b, a), _mm256_set_m128i(d, c));
+  const __m128i not_finite = _mm_or_si128(_mm_or_si128(find_not_finite(a), find_not_finite(b)),
+                                          _mm_or_si128(find_not_finite(c), find_not_finite(d)));
   return _mm_movemask_epi8(not_finite) == 0;
 }
 
@@ -134,8 +138,8 @@ bool store_q6_k_scales(BlockRows block, float* scales) {
   const std::int64_t at = block.at + 192;
   __m128i not_finite = _mm_setzero_si128();
   for (std::int64_t n = 0; n < kPanelColumns; n += 2 * kOctet) {
-    const Halves first = load_halves(block.rows + n, block.at + 208);
-    const Halves last = load_halves(block.rows + n + kOctet, block.at + 208);
+    const Halves first = widen(load_halves(block.rows + n, block.at + 208));
+    const Halves last = widen(load_halves(block.rows + n + kOctet, block.at + 208));
     not_finite = _mm_or_si128(not_finite, _mm_or_si128(first.not_finite, last.not_finite));
     __m256i words[kQuarterWords], further[kQuarterWords];
     load_words(block.rows + n, at, words);
@@ -334,10 +338,12 @@ bool over_simple_blocks(const PanelBlocksArgs& args, std::int64_t code_bytes,
   const bool has_offsets = args.offsets != nullptr;
   const std::int64_t codes_at = (has_offsets ? 2 : 1) * kHalfBytes;
   return over_blocks(args, kColumns, codes_at + code_bytes, [&](BlockRows block, std::int64_t i) {
-    const std::int64_t group = i * kPanelColumns;
-    bool is_finite = store_halves(block.rows, block.at, args.scales + group);
+    const auto at_block = [&](void* halves) {
+      return static_cast<std::uint16_t*>(halves) + i * kPanelColumns;
+    };
+    bool is_finite = store_halves(block.rows, block.at, at_block(args.scales));
     if (has_offsets) {
-      is_finite &= store_halves(block.rows, block.at + kHalfBytes, args.offsets + group);
+      is_finite &= store_halves(block.rows, block.at + kHalfBytes, at_block(args.offsets));
     }
     pack(block, codes_at, args.to + i * kColumns * column_to);
     return is_finite;
@@ -346,8 +352,8 @@ bool over_simple_blocks(const PanelBlocksArgs& args, std::int64_t code_bytes,
 
 bool pack_k_blocks(const PanelBlocksArgs& args) {
   constexpr std::int64_t kColumns = 256;
-  const auto numbers_at = [](float* numbers, std::int64_t i, std::int64_t groups) {
-    return numbers + i * groups * kPanelColumns;
+  const auto numbers_at = [](void* numbers, std::int64_t i, std::int64_t groups) {
+    return static_cast<float*>(numbers) + i * groups * kPanelColumns;
   };
   if (args.blocks == CodeBlocks::kQ6_K) {
     return over_blocks(args, kColumns, 210, [&](BlockRows block, std::int64_t i) {

@@ -8,32 +8,29 @@
 namespace caption::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kEight = 8;  // numbers of a register
-constexpr std::int64_t kLineFloats = 16;
+constexpr std::int64_t kEight = 8;  // numbers of a register of f32
 
 template <Element kElement>
-[[gnu::always_inline]] inline __m256 load_eight(const void* numbers, std::int64_t at) {
+constexpr std::int64_t kNumberBytes = kElement == Element::kF32 ? 4 : 2;
+
+template <Element kElement>
+[[gnu::always_inline]] inline __m256 load_eight(const std::uint8_t* from) {
   if constexpr (kElement == Element::kF32) {
-    return _mm256_loadu_ps(static_cast<const float*>(numbers) + at);
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(from));
   } else {
-    const auto* const halves = static_cast<const std::uint16_t*>(numbers) + at;
-    const __m128i eight = _mm_loadu_si128(reinterpret_cast<const __m128i*>(halves));
+    const __m128i eight = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     if constexpr (kElement == Element::kF16) return _mm256_cvtph_ps(eight);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
   }
 }
 
-[[gnu::always_inline]] inline void store_floats(float* to, __m256 first, __m256 last) {
-  store_line(reinterpret_cast<std::uint8_t*>(to), _mm256_castps_si256(first),
-             _mm256_castps_si256(last));
-}
-
 // Remembers whether a number was too large or a NaN.
+template <Element kElement>
 class Bound {
  public:
   explicit Bound(float largest) : largest_(_mm256_set1_ps(largest)) {}
-  [[gnu::always_inline]] void check(__m256 numbers) {
-    const __m256 magnitudes = _mm256_andnot_ps(_mm256_set1_ps(-0.0F), numbers);
+  [[gnu::always_inline]] void check_eight(const std::uint8_t* from) {
+    const __m256 magnitudes = _mm256_andnot_ps(_mm256_set1_ps(-0.0F), load_eight<kElement>(from));
     beyond_ = _mm256_or_ps(beyond_, _mm256_cmp_ps(magnitudes, largest_, _CMP_NLE_UQ));
   }
   bool holds() const { return _mm256_movemask_ps(beyond_) == 0; }
@@ -43,79 +40,73 @@ class Bound {
   __m256 beyond_ = _mm256_setzero_ps();
 };
 
-// Exchanges rows and columns of 8 x 8 numbers.
-[[gnu::always_inline]] inline void transpose_eight(__m256 (&r)[kEight]) {
-  __m256 pairs[kEight];
-  for (int i = 0; i < kEight; i += 2) {
-    pairs[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-    pairs[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-  }
-  __m256 quads[kEight];
-  for (int i = 0; i < kEight; i += 4) {
-    quads[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
-    quads[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xEE);
-    quads[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
-    quads[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xEE);
-  }
-  for (int i = 0; i < kEight / 2; ++i) {
-    r[i] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x20);
-    r[i + 4] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
-  }
-}
-
-// Packs numbers that the file has row by row, those of its groups side by side: eight groups of 16
-// rows at a time. The last eight may overlap with those before them.
+// Packs numbers that the file has row by row, those of its groups side by side.
 template <Element kElement>
 bool pack_rows(const PanelScalesArgs& args) {
-  Bound bound(args.largest);
-  for (std::int64_t g = 0; g < args.num_groups; g += kEight) {
-    if (g > args.num_groups - kEight) g = args.num_groups - kEight;
-    for (std::int64_t n = 0; n < kPanelColumns; n += kLineFloats) {
-      __m256 first[kEight];
-      __m256 last[kEight];
-      for (std::int64_t i = 0; i < kEight; ++i) {
-        first[i] = load_eight<kElement>(args.numbers, (n + i) * args.row_stride + g);
-        last[i] = load_eight<kElement>(args.numbers, (n + kEight + i) * args.row_stride + g);
-        bound.check(first[i]);
-        bound.check(last[i]);
-      }
-      transpose_eight(first);
-      transpose_eight(last);
-      float* const to = args.to + g * kPanelColumns + n;
-      for (std::int64_t i = 0; i < kEight; ++i) {
-        store_floats(to + i * kPanelColumns, first[i], last[i]);
-      }
+  constexpr std::int64_t kBytes = kNumberBytes<kElement>;
+  Bound<kElement> bound(args.largest);
+  const std::uint8_t* rows[kPanelColumns];
+  for (std::int64_t n = 0; n < kPanelColumns; ++n) {
+    rows[n] = static_cast<const std::uint8_t*>(args.numbers) + n * args.row_stride * kBytes;
+    for (std::int64_t g = 0; g < args.num_groups; g += kEight) {
+      // The last eight may overlap with those before them.
+      const std::int64_t last = args.num_groups - kEight;
+      bound.check_eight(rows[n] + (g < last ? g : last) * kBytes);
     }
   }
-  finish_lines();
-  return bound.holds();
+  if (!bound.holds()) return false;
+  const PanelRowsArgs of_rows{.rows = rows, .length = args.num_groups * kBytes, .to = args.to};
+  if constexpr (kElement == Element::kF32) {
+    pack_dwords_avx2(of_rows);
+  } else {
+    pack_words_avx2(of_rows);
+  }
+  return true;
 }
+
+// middle - zero of the 32 rows of a group, whose zeros are four words.
+class Multiples {
+ public:
+  explicit Multiples(const PanelScalesArgs& args)
+      : shifts_(args.has_even_rows_first ? _mm256_setr_epi32(0, 16, 4, 20, 8, 24, 12, 28)
+                                         : _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28)),
+        middle_(_mm256_set1_epi8(args.middle)) {}
+  [[gnu::always_inline]] __m256i of(const std::uint32_t* words) const {
+    const __m256i first = _mm256_packs_epi32(zeros_of(words[0]), zeros_of(words[1]));
+    const __m256i last = _mm256_packs_epi32(zeros_of(words[2]), zeros_of(words[3]));
+    // Packing is within lanes, each of which then has four rows of each word.
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i zeros = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, last), order);
+    return _mm256_sub_epi8(middle_, zeros);
+  }
+
+ private:
+  [[gnu::always_inline]] __m256i zeros_of(std::uint32_t word) const {
+    const __m256i all = _mm256_set1_epi32(static_cast<int>(word));
+    return _mm256_and_si256(_mm256_srlv_epi32(all, shifts_), _mm256_set1_epi32(15));
+  }
+  __m256i shifts_, middle_;
+};
 
 // Packs numbers that the file has group by group, those of its rows side by side.
 template <Element kElement>
 bool pack_groups(const PanelScalesArgs& args) {
-  const __m256i shifts = args.has_even_rows_first ? _mm256_setr_epi32(0, 16, 4, 20, 8, 24, 12, 28)
-                                                  : _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-  const __m256 middle = _mm256_set1_ps(args.middle);
-  Bound bound(args.largest);
+  constexpr std::int64_t kBytes = kNumberBytes<kElement>;
+  const Multiples multiples(args);
+  Bound<kElement> bound(args.largest);
+  auto* to = static_cast<std::uint8_t*>(args.to);
   for (std::int64_t g = 0; g < args.num_groups; ++g) {
-    for (std::int64_t n = 0; n < kPanelColumns; n += kLineFloats) {
-      const __m256 first = load_eight<kElement>(args.numbers, g * args.group_stride + n);
-      const __m256 last = load_eight<kElement>(args.numbers, g * args.group_stride + n + kEight);
-      bound.check(first);
-      bound.check(last);
-      store_floats(args.to + g * kPanelColumns + n, first, last);
-      if (args.zeros == nullptr) continue;
-      const std::uint32_t* const words = args.zeros + g * args.zero_stride + n / kEight;
-      const auto offset_of = [&](std::uint32_t word, __m256 scales) {
-        const __m256i nibbles =
-            _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(word)), shifts),
-                             _mm256_set1_epi32(15));
-        return _mm256_mul_ps(scales, _mm256_sub_ps(middle, _mm256_cvtepi32_ps(nibbles)));
-      };
-      store_floats(args.offsets + g * kPanelColumns + n, offset_of(words[0], first),
-                   offset_of(words[1], last));
+    const auto* const from =
+        static_cast<const std::uint8_t*>(args.numbers) + g * args.group_stride * kBytes;
+    for (std::int64_t n = 0; n < kPanelColumns; n += kEight) bound.check_eight(from + n * kBytes);
+    for (std::int64_t at = 0; at < kPanelColumns * kBytes; at += kLineBytes) {
+      const auto* const halves = reinterpret_cast<const __m256i*>(from + at);
+      store_line(to, _mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1));
+      to += kLineBytes;
     }
+    if (args.zeros == nullptr) continue;
+    store_half_line(args.offsets + g * kPanelColumns,
+                    multiples.of(args.zeros + g * args.zero_stride));
   }
   finish_lines();
   return bound.holds();

@@ -1,5 +1,4 @@
-// kernels/cpu/avx512bf16/codes.h: widening of 8-bit and 4-bit weight codes to bf16, and scaling of
-// a group's sums.
+// kernels/cpu/avx512bf16/codes.h: widening of 8-bit and 4-bit weight codes to bf16.
 //
 // Only for files of the tiers whose CPUs have AVX512-BF16, VBMI and VNNI.
 #pragma once
@@ -69,24 +68,6 @@ class Codes4 {
   const std::uint8_t* codes_;
   __m512i codebook_;
 };
-
-// c (+)= scales * sums (+ offsets * sum of the row's activations), for one row and group.
-inline void add_group(const QuantisedArgs& args, std::int64_t group, std::int64_t m, __m512 first,
-                      __m512 last) {
-  float* const c = args.c + m * args.c_stride;
-  const std::int64_t at = group * kPanelColumns;
-  const __m512 before_first = group == 0 ? _mm512_setzero_ps() : _mm512_loadu_ps(c);
-  const __m512 before_last = group == 0 ? _mm512_setzero_ps() : _mm512_loadu_ps(c + 16);
-  __m512 c_first = _mm512_fmadd_ps(_mm512_loadu_ps(args.scales + at), first, before_first);
-  __m512 c_last = _mm512_fmadd_ps(_mm512_loadu_ps(args.scales + at + 16), last, before_last);
-  if (args.offsets != nullptr) {
-    const __m512 a_sum = _mm512_set1_ps(args.a_sums[m * args.a_sums_stride + group]);
-    c_first = _mm512_fmadd_ps(_mm512_loadu_ps(args.offsets + at), a_sum, c_first);
-    c_last = _mm512_fmadd_ps(_mm512_loadu_ps(args.offsets + at + 16), a_sum, c_last);
-  }
-  _mm512_storeu_ps(c, c_first);
-  _mm512_storeu_ps(c + 16, c_last);
-}
 
 // Reads four columns of 32 features of a group as two registers of 8-bit weights: the first and the
 // last 16 features.

@@ -6,8 +6,10 @@
 // eight rows it overlaps with the dot products.
 #include <immintrin.h>
 
+#include "kernels/cpu/avx512/simd.h"
 #include "kernels/cpu/avx512bf16/codes.h"
 #include "kernels/cpu/avx512bf16/panels.h"
+#include "kernels/cpu/internal/group_scales.h"
 #include "kernels/cpu/internal/quad_groups.h"
 
 namespace caption::kernels::cpu {
@@ -41,8 +43,12 @@ void group_tile(const QuantisedArgs& args, const Group& group, std::int64_t m0,
       sums[i][1] = _mm512_dpbf16_ps(sums[i][1], both, reinterpret_cast<__m512bh>(last));
     }
   }
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    const GroupScales<Avx512> scales(args, group.index, half * Avx512::kWidth);
 #pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) add_group(args, group.index, m0 + i, sums[i][0], sums[i][1]);
+    for (int i = 0; i < kRows; ++i) scales.add(m0 + i, sums[i][half]);
+  }
 }
 
 template <class Codes>

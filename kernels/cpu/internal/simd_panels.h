@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/internal/group_scales.h"
 #include "kernels/cpu/internal/row_tiles.h"
 #include "kernels/cpu/internal/simd_codes.h"
 #include "kernels/cpu/tier.h"
@@ -20,30 +21,18 @@ struct PanelGroup {
   std::int64_t index, first_pair, end_pair;
 };
 
-// c (+)= scale * sum (+ offset * a_sum), for kWidth features of one row and group.
-template <class Simd>
-void add_group(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m,
-               std::int64_t feature, typename Simd::Register sum) {
-  float* const c = args.c + m * args.c_stride + feature;
-  const std::int64_t at = group.index * kPanelColumns + feature;
-  const auto before = group.index == 0 ? Simd::zero() : Simd::load_floats(c);
-  auto result = Simd::multiply_add(Simd::load_floats(args.scales + at), sum, before);
-  if (args.offsets != nullptr) {
-    const auto a_sum = Simd::broadcast(args.a_sums[m * args.a_sums_stride + group.index]);
-    result = Simd::multiply_add(Simd::load_floats(args.offsets + at), a_sum, result);
-  }
-  Simd::store(c, result);
-}
-
 template <class Simd>
 using PanelSums = typename Simd::Register[kPanelRegisters<Simd>];
 
-template <class Simd>
-void add_row(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m,
-             const PanelSums<Simd>& sums) {
+// Adds the scaled sums of the rows from m0 on to c.
+template <class Simd, int kRows>
+void add_group(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
+               const PanelSums<Simd> (&sums)[kRows]) {
 #pragma GCC unroll 4
   for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
-    add_group<Simd>(args, group, m, j * std::int64_t{Simd::kWidth}, sums[j]);
+    const GroupScales<Simd> scales(args, group.index, j * std::int64_t{Simd::kWidth});
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) scales.add(m0 + r, sums[r][j]);
   }
 }
 
@@ -51,9 +40,9 @@ void add_row(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m,
 template <class Simd, class Codes>
 void group_row(const QuantisedArgs& args, const PanelGroup& group,
                const float (*a)[2 * kMaxGroupPairs], const Codes& codes) {
-  PanelSums<Simd> sums;
+  PanelSums<Simd> sums[1];
 #pragma GCC unroll 4
-  for (int j = 0; j < kPanelRegisters<Simd>; ++j) sums[j] = Simd::zero();
+  for (int j = 0; j < kPanelRegisters<Simd>; ++j) sums[0][j] = Simd::zero();
   for (std::int64_t pair = group.first_pair; pair < group.end_pair; ++pair) {
     const float* const two = a[0] + 2 * (pair - group.first_pair);
     PanelPair<Simd> weights;
@@ -63,11 +52,11 @@ void group_row(const QuantisedArgs& args, const PanelGroup& group,
       const auto x = Simd::broadcast(two[c]);
 #pragma GCC unroll 4
       for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
-        sums[j] = Simd::multiply_add(x, weights.columns[c][j], sums[j]);
+        sums[0][j] = Simd::multiply_add(x, weights.columns[c][j], sums[0][j]);
       }
     }
   }
-  add_row<Simd>(args, group, 0, sums);
+  add_group<Simd>(args, group, 0, sums);
 }
 
 // Multiplies kRows rows by an expanded group. With 16 registers and kRows = 3, 12 hold sums, 3
@@ -95,8 +84,7 @@ void group_tile(const QuantisedArgs& args, const PanelGroup& group, std::int64_t
       for (int r = 0; r < kRows; ++r) sums[r][j] = Simd::multiply_add(x[r], w, sums[r][j]);
     }
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) add_row<Simd>(args, group, m0 + r, sums[r]);
+  add_group<Simd>(args, group, m0, sums);
 }
 
 // Writes the group's activations of kRows rows as f32.

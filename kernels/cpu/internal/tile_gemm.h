@@ -292,7 +292,8 @@ void tile_panel8a8(const IntegerArgs& args) {
 }
 
 // Implements Tier::panel8 and panel4: expand(pair, to) writes the 64 bf16 weights of a pair of
-// columns; add(group, m, sums) receives the 32 sums of row m over a group.
+// columns; add(group, m0, num_rows, sums) receives the 32 sums of each of the rows from m0 on over
+// a group.
 template <class Tiles, class Expand, class Add>
 void tile_quantised(const QuantisedArgs& args, const Expand& expand, const Add& add) {
   alignas(64) std::uint16_t expanded[kMaxGroupPairs * 2 * kPanelColumns];
@@ -316,7 +317,7 @@ void tile_quantised(const QuantisedArgs& args, const Expand& expand, const Add& 
              .num_words = count},
             rows.height,
             {.begin = reinterpret_cast<unsigned char*>(sums), .stride_bytes = 4 * kPanelColumns});
-        for (std::int64_t r = 0; r < rows.height; ++r) add(group, m + r, sums + r * kPanelColumns);
+        add(group, m, rows.height, sums);
       }
     }
   });

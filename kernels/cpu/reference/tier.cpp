@@ -1,5 +1,6 @@
 // Reference implementation of Tier in plain loops; the other tiers are tested against it.
 #include "kernels/cpu/tier.h"
+#include "kernels/cpu/group_numbers.h"
 #include "kernels/cpu/internal/quad_groups.h"
 
 #include <algorithm>
@@ -191,10 +192,12 @@ void quantised_panel(const QuantisedArgs& args, const Code& code) {
           sum += to_float(BF16{a[2 * pair]}) * code(pair, n, 0) +
                  to_float(BF16{a[2 * pair + 1]}) * code(pair, n, 1);
         }
-        c[n] += args.scales[group * kPanelColumns + n] * sum;
+        const std::int64_t at = group * kPanelColumns + n;
+        const float scale = number_at(args.scales, args.scale_element, at);
+        c[n] += scale * sum;
         if (args.offsets == nullptr) continue;
-        c[n] +=
-            args.offsets[group * kPanelColumns + n] * args.a_sums[m * args.a_sums_stride + group];
+        c[n] += offset_at(args.offsets, args.offset_element, at, scale) *
+                args.a_sums[m * args.a_sums_stride + group];
       }
     }
   }

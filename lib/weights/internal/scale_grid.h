@@ -45,6 +45,7 @@ class ScaleGrid {
     }
   }
 
+  DType dtype() const { return part_.tensor->dtype.value(); }
   // Columns with a scale of their own.
   std::int64_t num_across() const { return num_across_; }
   // Returns the scale of row n and of group g of columns. Throws Error(kBadModel) when the scale,
@@ -58,9 +59,8 @@ class ScaleGrid {
   // The scales of rows from `first` on where the file has them, if each row has its own.
   FileScales in_file(std::int64_t first) const {
     if (block_.rows != 1) return {};
-    const DType dtype = part_.tensor->dtype.value();
-    const auto size = static_cast<std::int64_t>(dtype_size_bytes(dtype));
-    return {.dtype = dtype,
+    const auto size = static_cast<std::int64_t>(dtype_size_bytes(dtype()));
+    return {.dtype = dtype(),
             .numbers = part_.tensor->bytes.data() + first * num_across_ * size,
             .row_stride = num_across_,
             .group_stride = 1,
