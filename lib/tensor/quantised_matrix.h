@@ -51,7 +51,8 @@ struct CodeLayout {
   }
 };
 
-// Bytes of the codes, scales and offsets of a matrix [rows, columns], without padding.
+// Bytes of the codes, scales and offsets of a matrix [rows, columns], without padding, where they
+// are held in the dtypes of the layout.
 inline std::int64_t codes_bytes(std::int64_t rows, std::int64_t columns, const CodeLayout& layout) {
   const std::int64_t groups = (columns + layout.group_columns - 1) / layout.group_columns;
   const std::int64_t codes = layout.is_8_bit ? columns : (columns + 1) / 2;

@@ -64,6 +64,21 @@ TEST_SUITE("config/plan_input") {
     }
   }
 
+  TEST_CASE("GPUs hold the numbers of codes in f32") {
+    plan::PlanInput input;
+    input.model.parameters.resize(2);
+    input.model.parameters[1].codes = weights::StoredCodes{
+        .method = "Q4_1",
+        .format = MatrixFormat::kInt4,
+        .layout = {.group_columns = 32,
+                   .has_offsets = true,
+                   .numbers = {.scales = DType::kF16, .offsets = DType::kF16}}};
+    CHECK(input.model.parameters[1].codes->layout.group_bytes() == 4);
+    set_card(CudaDevice{}, input);
+    CHECK(!input.model.parameters[0].codes);
+    CHECK(input.model.parameters[1].codes->layout.group_bytes() == 8);
+  }
+
   TEST_CASE("evicted pages get a quarter of the machine's memory at most, in plans as in runs") {
     constexpr std::int64_t kGiB = std::int64_t{1} << 30;
     Machine machine;

@@ -190,10 +190,16 @@ TEST_CASE("products have the same bits in whatever dtype scales and offsets are 
         const Weight packed = pack(kind, matrix);
         CHECK(PackedWeight::of(packed).scales().dtype() == numbers.scales);
         CHECK(PackedWeight::of(packed).offsets().dtype() == numbers.offsets);
-        const std::int64_t held = 8 - static_cast<std::int64_t>(dtype_size_bytes(numbers.scales) +
-                                                                dtype_size_bytes(numbers.offsets));
+        const caption::CodeLayout layout{.is_8_bit = kind == Kind::k8WithOffsets,
+                                         .group_columns = c.group,
+                                         .has_offsets = true,
+                                         .has_column_order = kind == Kind::k4InOrder,
+                                         .numbers = numbers};
+        CHECK(packed.size_bytes() == caption::kernels::placed_bytes({}, c.n, c.k, layout));
+        const std::int64_t saved = 8 - static_cast<std::int64_t>(dtype_size_bytes(numbers.scales) +
+                                                                 dtype_size_bytes(numbers.offsets));
         CHECK(in_f32.size_bytes() - packed.size_bytes() ==
-              held * PackedWeight::of(packed).scales().num_elements());
+              saved * PackedWeight::of(packed).scales().num_elements());
         for_each_stream([&](Stream& stream) {
           Tensor want(DType::kF32, {c.m, c.n});
           Tensor y(DType::kF32, {c.m, c.n});

@@ -31,19 +31,20 @@ struct Case {
   std::int64_t group_columns = 0;
   bool has_offsets = false;
   bool has_column_order = false;
+  DType scales = DType::kBF16;
 };
 constexpr Case kCases[] = {
     {"w4_g32", MatrixFormat::kInt4, false, 32},
-    {"w4_g128_asymmetric_f16", MatrixFormat::kInt4, false, 128, true},
+    {"w4_g128_asymmetric_f16", MatrixFormat::kInt4, false, 128, true, false, DType::kF16},
     {"w4_channel_odd", MatrixFormat::kInt4, false, 75},
     {"w4_act_order", MatrixFormat::kInt4, false, 32, false, true},
     {"w4_act_order_asymmetric", MatrixFormat::kInt4, false, 16, true, true},
     {"w4_g_idx_unset", MatrixFormat::kInt4, false, 32},
     {"w8_g64_asymmetric", MatrixFormat::kInt8, true, 64, true},
-    {"w8_channel_odd", MatrixFormat::kInt8Row, true, 45},
+    {"w8_channel_odd", MatrixFormat::kInt8Row, true, 45, false, false, DType::kF32},
     {"w8a8", MatrixFormat::kInt8Row, true, 100},
-    {"w8a8_f32", MatrixFormat::kInt8Row, true, 70},
-    {"w8a8_asymmetric", MatrixFormat::kInt8, true, 50, true},
+    {"w8a8_f32", MatrixFormat::kInt8Row, true, 70, false, false, DType::kF32},
+    {"w8a8_asymmetric", MatrixFormat::kInt8, true, 50, true, false, DType::kF16},
     {"w8a8_static_tensor", MatrixFormat::kInt8Row, true, 48},
     {"mixed", MatrixFormat::kInt4, false, 32},
 };
@@ -111,6 +112,10 @@ TEST_CASE("its codes stand for the same numbers, whichever rows are read") {
       const std::int64_t count = std::min<std::int64_t>(first % 3 + 3, shape[0] - first);
       const QuantisedMatrix rows = source->read_codes(kCodedWeight, shape, first, count);
       REQUIRE(rows.num_rows() == count);
+      // The dtype of the file's scales holds them; offsets are products.
+      const NumberDTypes held = rows.number_dtypes;
+      REQUIRE(held == source->codes_of(kCodedWeight)->layout.numbers);
+      REQUIRE(held == NumberDTypes{.scales = c.scales, .offsets = DType::kF32});
       for (std::int64_t n = 0; n < count; ++n) {
         for (std::int64_t k = 0; k < shape[1]; ++k) {
           const float wanted = numbers.as<float>()[(first + n) * shape[1] + rows.column_of(k)];

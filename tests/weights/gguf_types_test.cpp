@@ -158,6 +158,9 @@ TEST_SUITE("weights/ggml_type") {
       CHECK(layout.has_offsets == row.has_offsets);
       CHECK(layout.group_columns == matrix.group_columns);
       CHECK(!layout.has_column_order);
+      CHECK(layout.numbers == matrix.number_dtypes);
+      const DType numbers = traits.block_elements == 32 ? DType::kF16 : DType::kF32;
+      CHECK(layout.numbers == NumberDTypes{.scales = numbers, .offsets = numbers});
     }
     for (const GgmlType type : {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16}) {
       CHECK(!code_layout_of(type));

@@ -98,6 +98,7 @@ TEST_CASE("its codes stand for the same numbers, whichever rows are read") {
       REQUIRE(rows.num_columns == shape[1]);
       REQUIRE(rows.group_columns == c.group_columns);
       REQUIRE((rows.column_order != nullptr) == c.has_column_order);
+      REQUIRE(rows.number_dtypes == source->codes_of(kWeight)->layout.numbers);
       for (std::int64_t n = 0; n < count; ++n) {
         for (std::int64_t k = 0; k < shape[1]; ++k) {
           const float value = rows.value(n, k);
@@ -125,6 +126,11 @@ TEST_CASE("says how a tensor is held") {
     CHECK(codes->layout.group_columns == c.group_columns);
     CHECK(codes->layout.has_offsets == c.has_offsets);
     CHECK(codes->layout.has_column_order == c.has_column_order);
+    const bool has_zeros = codes->method == "awq" || codes->method == "gptq";
+    const DType of_file = std::string(c.name) == "awq_g128_bf16" ? DType::kBF16 : DType::kF16;
+    const NumberDTypes numbers = codes->layout.numbers;
+    CHECK(numbers.scales == (has_zeros ? of_file : DType::kF32));
+    CHECK(numbers.offsets == (has_zeros && !c.is_8_bit ? DType::kI8 : DType::kF32));
     CHECK_FALSE(source->codes_of("a.b.bias").has_value());
     CHECK(source->has("a.b.bias"));
     for (const char* const part : {"qweight", "scales", "weight.absmax", "weight.quant_map"}) {
