@@ -98,7 +98,7 @@ class AmxTiles {
   }
 };
 
-template <class Codes>
+template <class Codes, Element kScales>
 void quantised_panel(const QuantisedArgs& args) {
   const Codes codes(args);
   tile_quantised<AmxTiles>(
@@ -111,13 +111,24 @@ void quantised_panel(const QuantisedArgs& args) {
         _mm512_store_si512(to + kPanelColumns, last);
       },
       [&](std::int64_t group, std::int64_t m0, std::int64_t num_rows, const float* sums) {
-        for (std::int64_t feature = 0; feature < kPanelColumns; feature += Avx512::kWidth) {
-          const GroupScales<Avx512> scales(args, group, feature);
-          for (std::int64_t i = 0; i < num_rows; ++i) {
-            scales.add(m0 + i, _mm512_load_ps(sums + i * kPanelColumns + feature));
+        alignas(64) float widened[kPanelColumns];
+        const float* const offsets = offsets_of<Avx512, kScales>(args, group, widened);
+        for (std::int64_t m = m0; m < m0 + num_rows; ++m, sums += kPanelColumns) {
+          const __m512 first = _mm512_load_ps(sums);
+          const __m512 last = _mm512_load_ps(sums + Avx512::kWidth);
+          if (offsets == nullptr) {
+            add_group<Avx512, kScales, false>(args, {group, m, 0}, first, last, nullptr);
+          } else {
+            add_group<Avx512, kScales, true>(args, {group, m, 0}, first, last, offsets);
           }
         }
       });
+}
+
+template <class Codes>
+void quantised_panel(const QuantisedArgs& args) {
+  call_with_scales<Avx512>(
+      args, [&](auto scales) { quantised_panel<Codes, decltype(scales)::kValue>(args); });
 }
 
 // With few rows the vector instructions are faster than the tiles, whose latency is the same for

@@ -23,7 +23,7 @@ struct Group {
   std::int64_t first_pair, end_pair;
 };
 
-template <int kRows, class Codes>
+template <Element kScales, int kRows, class Codes>
 void group_tile(const QuantisedArgs& args, const Group& group, std::int64_t m0,
                 const Codes& codes) {
   __m512 sums[kRows][2];
@@ -43,26 +43,35 @@ void group_tile(const QuantisedArgs& args, const Group& group, std::int64_t m0,
       sums[i][1] = _mm512_dpbf16_ps(sums[i][1], both, reinterpret_cast<__m512bh>(last));
     }
   }
-#pragma GCC unroll 2
-  for (int half = 0; half < 2; ++half) {
-    const GroupScales<Avx512> scales(args, group.index, half * Avx512::kWidth);
+  alignas(64) float widened[kPanelColumns];
+  const float* const offsets = offsets_of<Avx512, kScales>(args, group.index, widened);
+  if (offsets == nullptr) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) scales.add(m0 + i, sums[i][half]);
+    for (int i = 0; i < kRows; ++i) {
+      add_group<Avx512, kScales, false>(args, {group.index, m0 + i, 0}, sums[i][0], sums[i][1],
+                                        nullptr);
+    }
+    return;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    add_group<Avx512, kScales, true>(args, {group.index, m0 + i, 0}, sums[i][0], sums[i][1],
+                                     offsets);
   }
 }
 
-template <class Codes>
+template <Element kScales, class Codes>
 void group_rows(const QuantisedArgs& args, const Group& group, std::int64_t m0, std::int64_t count,
                 const Codes& codes) {
   switch (count) {
-    case 1: return group_tile<1>(args, group, m0, codes);
-    case 2: return group_tile<2>(args, group, m0, codes);
-    case 3: return group_tile<3>(args, group, m0, codes);
-    case 4: return group_tile<4>(args, group, m0, codes);
-    case 5: return group_tile<5>(args, group, m0, codes);
-    case 6: return group_tile<6>(args, group, m0, codes);
-    case 7: return group_tile<7>(args, group, m0, codes);
-    default: return group_tile<8>(args, group, m0, codes);
+    case 1: return group_tile<kScales, 1>(args, group, m0, codes);
+    case 2: return group_tile<kScales, 2>(args, group, m0, codes);
+    case 3: return group_tile<kScales, 3>(args, group, m0, codes);
+    case 4: return group_tile<kScales, 4>(args, group, m0, codes);
+    case 5: return group_tile<kScales, 5>(args, group, m0, codes);
+    case 6: return group_tile<kScales, 6>(args, group, m0, codes);
+    case 7: return group_tile<kScales, 7>(args, group, m0, codes);
+    default: return group_tile<kScales, 8>(args, group, m0, codes);
   }
 }
 
@@ -73,7 +82,7 @@ std::int64_t next_height(std::int64_t rows_left) {
   return (rows_left + tiles - 1) / tiles;
 }
 
-template <class Codes>
+template <class Codes, Element kScales>
 void quantised_panel(const QuantisedArgs& args) {
   const Codes codes(args);
   for (std::int64_t m = 0; m < args.m;) {
@@ -82,10 +91,16 @@ void quantised_panel(const QuantisedArgs& args) {
     for (; group.first_pair < args.num_pairs; group.first_pair += args.group_pairs, ++group.index) {
       const std::int64_t end = group.first_pair + args.group_pairs;
       group.end_pair = end < args.num_pairs ? end : args.num_pairs;
-      group_rows(args, group, m, count, codes);
+      group_rows<kScales>(args, group, m, count, codes);
     }
     m += count;
   }
+}
+
+template <class Codes>
+void quantised_panel(const QuantisedArgs& args) {
+  call_with_scales<Avx512>(
+      args, [&](auto scales) { quantised_panel<Codes, decltype(scales)::kValue>(args); });
 }
 
 // Calls use(quad, first, last) with the 8-bit weights of every four columns: the first and the last

@@ -8,49 +8,74 @@
 
 namespace caption::kernels::cpu {
 
-// Widens kWidth numbers to f32.
-template <class Simd>
-typename Simd::Register load_numbers(const void* numbers, Element element, std::int64_t at) {
-  switch (element) {
-    case Element::kF32: break;
-    case Element::kBF16: return Simd::template load<Element::kBF16>(numbers, at);
-    case Element::kF16: return Simd::template load<Element::kF16>(numbers, at);
-    case Element::kI8: return Simd::template load<Element::kI8>(numbers, at);
-  }
-  return Simd::template load<Element::kF32>(numbers, at);
+// An element as a type. It depends on Simd so that each tier instantiates types of its own.
+template <class Simd, Element kElement>
+struct ElementOf {
+  static constexpr Element kValue = kElement;
+};
+
+// Calls work(ElementOf<Simd, element of the scales>()), so that the loops over groups do not branch
+// on it.
+template <class Simd, class Work>
+void call_with_scales(const QuantisedArgs& args, const Work& work) {
+  if (args.scale_element == Element::kF16) return work(ElementOf<Simd, Element::kF16>());
+  if (args.scale_element == Element::kBF16) return work(ElementOf<Simd, Element::kBF16>());
+  work(ElementOf<Simd, Element::kF32>());
 }
 
-// The scales and offsets of kWidth features and one group, in registers for all rows.
-template <class Simd>
-class GroupScales {
- public:
-  GroupScales(const QuantisedArgs& args, std::int64_t group, std::int64_t feature)
-      : args_(args), group_(group), feature_(feature) {
-    const std::int64_t at = group * kPanelColumns + feature;
-    scales_ = load_numbers<Simd>(args.scales, args.scale_element, at);
-    if (args.offsets == nullptr) return;
-    offsets_ = load_numbers<Simd>(args.offsets, args.offset_element, at);
-    if (args.offset_element == Element::kI8) offsets_ = Simd::multiply(scales_, offsets_);
-  }
-
-  // c (+)= scales * sums (+ offsets * sum of the row's activations), for row m.
-  void add(std::int64_t m, typename Simd::Register sums) const {
-    float* const c = args_.c + m * args_.c_stride + feature_;
-    const auto before = group_ == 0 ? Simd::zero() : Simd::load_floats(c);
-    auto result = Simd::multiply_add(scales_, sums, before);
-    if (args_.offsets != nullptr) {
-      const auto a_sum = Simd::broadcast(args_.a_sums[m * args_.a_sums_stride + group_]);
-      result = Simd::multiply_add(offsets_, a_sum, result);
+template <class Simd, Element kScales, Element kOffsets>
+void widen_offsets(const QuantisedArgs& args, std::int64_t group, float* to) {
+  for (std::int64_t n = 0; n < kPanelColumns; n += Simd::kWidth) {
+    const std::int64_t at = group * kPanelColumns + n;
+    auto offsets = Simd::template load<kOffsets>(args.offsets, at);
+    if constexpr (kOffsets == Element::kI8) {
+      offsets = Simd::multiply(Simd::template load<kScales>(args.scales, at), offsets);
     }
-    Simd::store(c, result);
+    Simd::store(to + n, offsets);
   }
+}
 
- private:
-  const QuantisedArgs& args_;
-  std::int64_t group_;
-  std::int64_t feature_;
-  typename Simd::Register scales_;
-  typename Simd::Register offsets_ = Simd::zero();
+// The offsets of a group in f32, for all rows: null where there are none, in `to` [kPanelColumns]
+// where they are held in fewer bits.
+template <class Simd, Element kScales>
+const float* offsets_of(const QuantisedArgs& args, std::int64_t group, float* to) {
+  if (args.offsets == nullptr) return nullptr;
+  switch (args.offset_element) {
+    case Element::kF32: return static_cast<const float*>(args.offsets) + group * kPanelColumns;
+    case Element::kBF16: widen_offsets<Simd, kScales, Element::kBF16>(args, group, to); break;
+    case Element::kF16: widen_offsets<Simd, kScales, Element::kF16>(args, group, to); break;
+    case Element::kI8: widen_offsets<Simd, kScales, Element::kI8>(args, group, to); break;
+  }
+  return to;
+}
+
+// 2 * kWidth features of one row and group.
+struct GroupPlace {
+  std::int64_t group, m, feature;
 };
+
+// c (+)= scales * sums (+ offsets * sum of the row's activations). `offsets` are those of
+// offsets_of().
+template <class Simd, Element kScales, bool kHasOffsets>
+[[gnu::always_inline]] inline void add_group(const QuantisedArgs& args, GroupPlace place,
+                                             typename Simd::Register first,
+                                             typename Simd::Register last, const float* offsets) {
+  const auto [group, m, feature] = place;
+  float* const c = args.c + m * args.c_stride + feature;
+  const std::int64_t at = group * kPanelColumns + feature;
+  const auto before_first = group == 0 ? Simd::zero() : Simd::load_floats(c);
+  const auto before_last = group == 0 ? Simd::zero() : Simd::load_floats(c + Simd::kWidth);
+  auto c_first =
+      Simd::multiply_add(Simd::template load<kScales>(args.scales, at), first, before_first);
+  auto c_last = Simd::multiply_add(Simd::template load<kScales>(args.scales, at + Simd::kWidth),
+                                   last, before_last);
+  if constexpr (kHasOffsets) {
+    const auto a_sum = Simd::broadcast(args.a_sums[m * args.a_sums_stride + group]);
+    c_first = Simd::multiply_add(Simd::load_floats(offsets + feature), a_sum, c_first);
+    c_last = Simd::multiply_add(Simd::load_floats(offsets + feature + Simd::kWidth), a_sum, c_last);
+  }
+  Simd::store(c, c_first);
+  Simd::store(c + Simd::kWidth, c_last);
+}
 
 }  // namespace caption::kernels::cpu

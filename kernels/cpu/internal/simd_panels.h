@@ -24,25 +24,28 @@ struct PanelGroup {
 template <class Simd>
 using PanelSums = typename Simd::Register[kPanelRegisters<Simd>];
 
-// Adds the scaled sums of the rows from m0 on to c.
-template <class Simd, int kRows>
-void add_group(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
-               const PanelSums<Simd> (&sums)[kRows]) {
-#pragma GCC unroll 4
-  for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
-    const GroupScales<Simd> scales(args, group.index, j * std::int64_t{Simd::kWidth});
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) scales.add(m0 + r, sums[r][j]);
+// `offsets` are those of offsets_of().
+template <class Simd, Element kScales>
+void add_row(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m,
+             const PanelSums<Simd>& sums, const float* offsets) {
+#pragma GCC unroll 2
+  for (int j = 0; j < kPanelRegisters<Simd>; j += 2) {
+    const GroupPlace place{group.index, m, j * std::int64_t{Simd::kWidth}};
+    if (offsets == nullptr) {
+      add_group<Simd, kScales, false>(args, place, sums[j], sums[j + 1], nullptr);
+    } else {
+      add_group<Simd, kScales, true>(args, place, sums[j], sums[j + 1], offsets);
+    }
   }
 }
 
 // Multiplies a single row by the codes of a group.
-template <class Simd, class Codes>
+template <class Simd, Element kScales, class Codes>
 void group_row(const QuantisedArgs& args, const PanelGroup& group,
                const float (*a)[2 * kMaxGroupPairs], const Codes& codes) {
-  PanelSums<Simd> sums[1];
+  PanelSums<Simd> sums;
 #pragma GCC unroll 4
-  for (int j = 0; j < kPanelRegisters<Simd>; ++j) sums[0][j] = Simd::zero();
+  for (int j = 0; j < kPanelRegisters<Simd>; ++j) sums[j] = Simd::zero();
   for (std::int64_t pair = group.first_pair; pair < group.end_pair; ++pair) {
     const float* const two = a[0] + 2 * (pair - group.first_pair);
     PanelPair<Simd> weights;
@@ -52,16 +55,18 @@ void group_row(const QuantisedArgs& args, const PanelGroup& group,
       const auto x = Simd::broadcast(two[c]);
 #pragma GCC unroll 4
       for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
-        sums[0][j] = Simd::multiply_add(x, weights.columns[c][j], sums[0][j]);
+        sums[j] = Simd::multiply_add(x, weights.columns[c][j], sums[j]);
       }
     }
   }
-  add_group<Simd>(args, group, 0, sums);
+  alignas(64) float widened[kPanelColumns];
+  const float* const offsets = offsets_of<Simd, kScales>(args, group.index, widened);
+  add_row<Simd, kScales>(args, group, 0, sums, offsets);
 }
 
 // Multiplies kRows rows by an expanded group. With 16 registers and kRows = 3, 12 hold sums, 3
 // activations and 1 weights.
-template <class Simd, int kRows>
+template <class Simd, Element kScales, int kRows>
 void group_tile(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
                 const float (*a)[2 * kMaxGroupPairs], const float* expanded) {
   using Register = typename Simd::Register;
@@ -84,7 +89,10 @@ void group_tile(const QuantisedArgs& args, const PanelGroup& group, std::int64_t
       for (int r = 0; r < kRows; ++r) sums[r][j] = Simd::multiply_add(x[r], w, sums[r][j]);
     }
   }
-  add_group<Simd>(args, group, m0, sums);
+  alignas(64) float widened[kPanelColumns];
+  const float* const offsets = offsets_of<Simd, kScales>(args, group.index, widened);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) add_row<Simd, kScales>(args, group, m0 + r, sums[r], offsets);
 }
 
 // Writes the group's activations of kRows rows as f32.
@@ -104,7 +112,7 @@ void widen_activations(const QuantisedArgs& args, const PanelGroup& group, std::
   }
 }
 
-template <class Simd, class Codes>
+template <class Simd, Element kScales, class Codes>
 void quantised_panel(const QuantisedArgs& args) {
   const Codes codes(args);
   alignas(64) float expanded[kMaxGroupPairs * kPairCodes];
@@ -117,9 +125,9 @@ void quantised_panel(const QuantisedArgs& args) {
       alignas(64) float a[rows()][2 * kMaxGroupPairs];
       widen_activations<Simd, rows()>(args, group, m, a);
       if (args.m > 1) {
-        group_tile<Simd, rows()>(args, group, m, a, expanded);
+        group_tile<Simd, kScales, rows()>(args, group, m, a, expanded);
       } else {
-        group_row<Simd>(args, group, a, codes);
+        group_row<Simd, kScales>(args, group, a, codes);
       }
     });
   }
@@ -127,12 +135,16 @@ void quantised_panel(const QuantisedArgs& args) {
 
 template <class Simd>
 void panel8(const QuantisedArgs& args) {
-  quantised_panel<Simd, PanelCodes8<Simd>>(args);
+  call_with_scales<Simd>(args, [&](auto scales) {
+    quantised_panel<Simd, decltype(scales)::kValue, PanelCodes8<Simd>>(args);
+  });
 }
 
 template <class Simd>
 void panel4(const QuantisedArgs& args) {
-  quantised_panel<Simd, PanelCodes4<Simd>>(args);
+  call_with_scales<Simd>(args, [&](auto scales) {
+    quantised_panel<Simd, decltype(scales)::kValue, PanelCodes4<Simd>>(args);
+  });
 }
 
 }  // namespace caption::kernels::cpu
