@@ -112,14 +112,15 @@ void quantised_panel(const QuantisedArgs& args) {
       },
       [&](std::int64_t group, std::int64_t m0, std::int64_t num_rows, const float* sums) {
         alignas(64) float widened[kPanelColumns];
-        const float* const offsets = offsets_of<Avx512, kScales>(args, group, widened);
+        const GroupNumbers numbers{scales_of<Avx512, kScales>(args, group),
+                                   offsets_of<Avx512, kScales>(args, group, widened)};
         for (std::int64_t m = m0; m < m0 + num_rows; ++m, sums += kPanelColumns) {
           const __m512 first = _mm512_load_ps(sums);
           const __m512 last = _mm512_load_ps(sums + Avx512::kWidth);
-          if (offsets == nullptr) {
-            add_group<Avx512, kScales, false>(args, {group, m, 0}, first, last, nullptr);
+          if (numbers.offsets == nullptr) {
+            add_group<Avx512, kScales, false>(args, {group, m, 0}, first, last, numbers);
           } else {
-            add_group<Avx512, kScales, true>(args, {group, m, 0}, first, last, offsets);
+            add_group<Avx512, kScales, true>(args, {group, m, 0}, first, last, numbers);
           }
         }
       });

@@ -44,19 +44,20 @@ void group_tile(const QuantisedArgs& args, const Group& group, std::int64_t m0,
     }
   }
   alignas(64) float widened[kPanelColumns];
-  const float* const offsets = offsets_of<Avx512, kScales>(args, group.index, widened);
-  if (offsets == nullptr) {
+  const GroupNumbers numbers{scales_of<Avx512, kScales>(args, group.index),
+                             offsets_of<Avx512, kScales>(args, group.index, widened)};
+  if (numbers.offsets == nullptr) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       add_group<Avx512, kScales, false>(args, {group.index, m0 + i, 0}, sums[i][0], sums[i][1],
-                                        nullptr);
+                                        numbers);
     }
     return;
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
     add_group<Avx512, kScales, true>(args, {group.index, m0 + i, 0}, sums[i][0], sums[i][1],
-                                     offsets);
+                                     numbers);
   }
 }
 

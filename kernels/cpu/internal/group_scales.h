@@ -35,6 +35,24 @@ void widen_offsets(const QuantisedArgs& args, std::int64_t group, float* to) {
   }
 }
 
+// The scales of a group.
+template <class Simd, Element kScales>
+const void* scales_of(const QuantisedArgs& args, std::int64_t group) {
+  constexpr std::int64_t kBytes = kScales == Element::kF32 ? 4 : 2;
+  return static_cast<const std::uint8_t*>(args.scales) + group * kPanelColumns * kBytes;
+}
+
+// The same in f32, for all rows: in `to` [kPanelColumns] where they are held in fewer bits.
+template <class Simd, Element kScales>
+const void* widened_scales_of(const QuantisedArgs& args, std::int64_t group, float* to) {
+  const void* const scales = scales_of<Simd, kScales>(args, group);
+  if constexpr (kScales == Element::kF32) return scales;
+  for (std::int64_t n = 0; n < kPanelColumns; n += Simd::kWidth) {
+    Simd::store(to + n, Simd::template load<kScales>(scales, n));
+  }
+  return to;
+}
+
 // The offsets of a group in f32, for all rows: null where there are none, in `to` [kPanelColumns]
 // where they are held in fewer bits.
 template <class Simd, Element kScales>
@@ -54,25 +72,30 @@ struct GroupPlace {
   std::int64_t group, m, feature;
 };
 
-// c (+)= scales * sums (+ offsets * sum of the row's activations). `offsets` are those of
-// offsets_of().
+// A group's scales, in the element that add_group() is told, and offsets, if there are any.
+struct GroupNumbers {
+  const void* scales;
+  const float* offsets;
+};
+
+// c (+)= scales * sums (+ offsets * sum of the row's activations).
 template <class Simd, Element kScales, bool kHasOffsets>
 [[gnu::always_inline]] inline void add_group(const QuantisedArgs& args, GroupPlace place,
                                              typename Simd::Register first,
-                                             typename Simd::Register last, const float* offsets) {
+                                             typename Simd::Register last, GroupNumbers numbers) {
   const auto [group, m, feature] = place;
   float* const c = args.c + m * args.c_stride + feature;
-  const std::int64_t at = group * kPanelColumns + feature;
   const auto before_first = group == 0 ? Simd::zero() : Simd::load_floats(c);
   const auto before_last = group == 0 ? Simd::zero() : Simd::load_floats(c + Simd::kWidth);
-  auto c_first =
-      Simd::multiply_add(Simd::template load<kScales>(args.scales, at), first, before_first);
-  auto c_last = Simd::multiply_add(Simd::template load<kScales>(args.scales, at + Simd::kWidth),
-                                   last, before_last);
+  auto c_first = Simd::multiply_add(Simd::template load<kScales>(numbers.scales, feature), first,
+                                    before_first);
+  auto c_last = Simd::multiply_add(
+      Simd::template load<kScales>(numbers.scales, feature + Simd::kWidth), last, before_last);
   if constexpr (kHasOffsets) {
     const auto a_sum = Simd::broadcast(args.a_sums[m * args.a_sums_stride + group]);
-    c_first = Simd::multiply_add(Simd::load_floats(offsets + feature), a_sum, c_first);
-    c_last = Simd::multiply_add(Simd::load_floats(offsets + feature + Simd::kWidth), a_sum, c_last);
+    c_first = Simd::multiply_add(Simd::load_floats(numbers.offsets + feature), a_sum, c_first);
+    c_last = Simd::multiply_add(Simd::load_floats(numbers.offsets + feature + Simd::kWidth), a_sum,
+                                c_last);
   }
   Simd::store(c, c_first);
   Simd::store(c + Simd::kWidth, c_last);

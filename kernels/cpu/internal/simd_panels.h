@@ -24,25 +24,29 @@ struct PanelGroup {
 template <class Simd>
 using PanelSums = typename Simd::Register[kPanelRegisters<Simd>];
 
-// `offsets` are those of offsets_of().
-template <class Simd, Element kScales>
+// c (+)= scales * sums (+ offsets * sum of the row's activations). `numbers` are in f32.
+template <class Simd>
 void add_row(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m,
-             const PanelSums<Simd>& sums, const float* offsets) {
-#pragma GCC unroll 2
-  for (int j = 0; j < kPanelRegisters<Simd>; j += 2) {
-    const GroupPlace place{group.index, m, j * std::int64_t{Simd::kWidth}};
-    if (offsets == nullptr) {
-      add_group<Simd, kScales, false>(args, place, sums[j], sums[j + 1], nullptr);
-    } else {
-      add_group<Simd, kScales, true>(args, place, sums[j], sums[j + 1], offsets);
+             const PanelSums<Simd>& sums, GroupNumbers numbers) {
+  const auto* const scales = static_cast<const float*>(numbers.scales);
+#pragma GCC unroll 4
+  for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
+    const std::int64_t feature = j * std::int64_t{Simd::kWidth};
+    float* const c = args.c + m * args.c_stride + feature;
+    const auto before = group.index == 0 ? Simd::zero() : Simd::load_floats(c);
+    auto result = Simd::multiply_add(Simd::load_floats(scales + feature), sums[j], before);
+    if (numbers.offsets != nullptr) {
+      const auto a_sum = Simd::broadcast(args.a_sums[m * args.a_sums_stride + group.index]);
+      result = Simd::multiply_add(Simd::load_floats(numbers.offsets + feature), a_sum, result);
     }
+    Simd::store(c, result);
   }
 }
 
 // Multiplies a single row by the codes of a group.
-template <class Simd, Element kScales, class Codes>
+template <class Simd, class Codes>
 void group_row(const QuantisedArgs& args, const PanelGroup& group,
-               const float (*a)[2 * kMaxGroupPairs], const Codes& codes) {
+               const float (*a)[2 * kMaxGroupPairs], const Codes& codes, GroupNumbers numbers) {
   PanelSums<Simd> sums;
 #pragma GCC unroll 4
   for (int j = 0; j < kPanelRegisters<Simd>; ++j) sums[j] = Simd::zero();
@@ -59,16 +63,21 @@ void group_row(const QuantisedArgs& args, const PanelGroup& group,
       }
     }
   }
-  alignas(64) float widened[kPanelColumns];
-  const float* const offsets = offsets_of<Simd, kScales>(args, group.index, widened);
-  add_row<Simd, kScales>(args, group, 0, sums, offsets);
+  add_row<Simd>(args, group, 0, sums, numbers);
 }
+
+// A group's codes and numbers in f32.
+struct ExpandedGroup {
+  const float* codes;  // [columns, kPanelColumns]
+  GroupNumbers numbers;
+};
 
 // Multiplies kRows rows by an expanded group. With 16 registers and kRows = 3, 12 hold sums, 3
 // activations and 1 weights.
-template <class Simd, Element kScales, int kRows>
+template <class Simd, int kRows>
 void group_tile(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
-                const float (*a)[2 * kMaxGroupPairs], const float* expanded) {
+                const float (*a)[2 * kMaxGroupPairs], const ExpandedGroup& expanded) {
+  const GroupNumbers numbers = expanded.numbers;
   using Register = typename Simd::Register;
   PanelSums<Simd> sums[kRows];
 #pragma GCC unroll 8
@@ -83,16 +92,14 @@ void group_tile(const QuantisedArgs& args, const PanelGroup& group, std::int64_t
     for (int r = 0; r < kRows; ++r) x[r] = Simd::broadcast(a[r][k]);
 #pragma GCC unroll 4
     for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
-      const Register w =
-          Simd::in_register(Simd::load_floats(expanded + k * kPanelColumns + j * Simd::kWidth));
+      const Register w = Simd::in_register(
+          Simd::load_floats(expanded.codes + k * kPanelColumns + j * Simd::kWidth));
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) sums[r][j] = Simd::multiply_add(x[r], w, sums[r][j]);
     }
   }
-  alignas(64) float widened[kPanelColumns];
-  const float* const offsets = offsets_of<Simd, kScales>(args, group.index, widened);
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) add_row<Simd, kScales>(args, group, m0 + r, sums[r], offsets);
+  for (int r = 0; r < kRows; ++r) add_row<Simd>(args, group, m0 + r, sums[r], numbers);
 }
 
 // Writes the group's activations of kRows rows as f32.
@@ -116,18 +123,22 @@ template <class Simd, Element kScales, class Codes>
 void quantised_panel(const QuantisedArgs& args) {
   const Codes codes(args);
   alignas(64) float expanded[kMaxGroupPairs * kPairCodes];
+  alignas(64) float scales[kPanelColumns];
+  alignas(64) float offsets[kPanelColumns];
   PanelGroup group{};
   for (; group.first_pair < args.num_pairs; group.first_pair += args.group_pairs, ++group.index) {
     const std::int64_t end = group.first_pair + args.group_pairs;
     group.end_pair = end < args.num_pairs ? end : args.num_pairs;
     if (args.m > 1) expand<Simd>(codes, group.first_pair, group.end_pair, expanded);
+    const GroupNumbers numbers{widened_scales_of<Simd, kScales>(args, group.index, scales),
+                               offsets_of<Simd, kScales>(args, group.index, offsets)};
     for_row_tiles<Simd, Simd::kPanelRows>(args.m, [&](std::int64_t m, auto rows) {
       alignas(64) float a[rows()][2 * kMaxGroupPairs];
       widen_activations<Simd, rows()>(args, group, m, a);
       if (args.m > 1) {
-        group_tile<Simd, kScales, rows()>(args, group, m, a, expanded);
+        group_tile<Simd, rows()>(args, group, m, a, {expanded, numbers});
       } else {
-        group_row<Simd, kScales>(args, group, a, codes);
+        group_row<Simd>(args, group, a, codes, numbers);
       }
     });
   }
