@@ -6,186 +6,136 @@
 namespace caption::drafts {
 namespace {
 
-constexpr int kFrequent = TokenArchive::kFrequent;
+// The number of contexts, from the shortest on, whose slots are prefetched: in most cases, what a
+// search in a run of `size` positions reads.
+std::int64_t num_prefetched(std::size_t size) { return 1 + std::bit_width(size) / 5; }
 
 }  // namespace
 
 Matches::Matches(std::span<const TokenRun> runs, std::span<const std::int32_t> text)
-    : runs_(runs),
-      context_(text),
-      last_(context_.at(0)),
-      pair_(context_.at(0), context_.size() > 1 ? context_.at(1) : kBegin) {
-  for (const TokenRun& run : runs) {
-    if (!run.index.is_built()) continue;
-    run.index.prefetch(pair_);
-    run.index.prefetch(last_);
-  }
-  if (context_.size() > 1) find_pairs();
-  if (context_.size() > 2 && two_.count > 0) find_triples();
+    : runs_(runs), context_(text) {
+  for (const TokenRun& run : runs_) prefetch_slots(run);
+  for (std::size_t i = 0; i < runs_.size(); ++i) search(runs_[i], found_[i]);
+  for (std::size_t i = 0; i < runs_.size(); ++i) compare_few(runs_[i], found_[i]);
 }
 
-void Matches::find_last() {
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    const TokenRun& run = runs_[i];
-    one_.set(i, run.index.is_built() ? run.index.find(last_)
-                                     : run.narrow(run.everywhere(), 0, context_.at(0)));
+ContextHash Matches::hash_of(std::int64_t length) {
+  for (; num_hashes_ <= length; ++num_hashes_) {
+    const auto i = static_cast<std::size_t>(num_hashes_);
+    hashes_[i] = hashes_[i - 1].before(context_.at(num_hashes_ - 1));
+  }
+  return hashes_[static_cast<std::size_t>(length)];
+}
+
+void Matches::prefetch_slots(const TokenRun& run) {
+  const std::int64_t longest = std::min(context_.size(), num_prefetched(run.order.size()));
+  for (std::int64_t length = 1; length <= longest; ++length) run.index.prefetch(hash_of(length));
+}
+
+void Matches::search(const TokenRun& run, Found& found) {
+  for (std::int64_t length = 1; length <= context_.size(); ++length) {
+    const ContextHash hash = hash_of(length);
+    const ContextIndex::Entry entry = run.index.find(hash);
+    const std::size_t size = entry.positions.size();
+    if (size == 0) return;
+    found.ranges[static_cast<std::size_t>(length - 1)] = entry.positions;
+    found.indexed = length;
+    counts_[static_cast<std::size_t>(length)] += size;
+    if (size >= run.continuations.least()) run.continuations.prefetch(hash);
+    if (size >= run.index.least_split()) continue;
+    __builtin_prefetch(run.tokens.data() + entry.position - 1);
+    __builtin_prefetch(&run.order[entry.positions.begin]);
+    if (length < context_.size()) found.num_few = size;
+    if (size > 1) __builtin_prefetch(&run.shared[entry.positions.begin]);
+    return;
   }
 }
 
-void Matches::find_pairs() {
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    const TokenRun& run = runs_[i];
-    if (run.index.is_built()) {
-      const ContextIndex::Range range = run.index.find(pair_);
-      two_.set(i, range);
-      __builtin_prefetch(run.thirds.data() + range.begin);
-      __builtin_prefetch(run.order.data() + range.begin);
-    } else {
-      const ContextIndex::Range range = run.narrow(run.everywhere(), 0, context_.at(0));
-      two_.set(i, run.narrow(range, 1, context_.at(1)));
+// Positions are in the order of their contexts, so that one shares as many tokens with the text as
+// the one before it, unless the two share as many with each other, or fewer.
+void Matches::compare_few(const TokenRun& run, Found& found) {
+  if (found.num_few == 0) return;
+  const std::uint32_t begin = found.ranges[static_cast<std::size_t>(found.indexed - 1)].begin;
+  std::int64_t length = found.indexed;
+  for (std::size_t i = 0; i < found.num_few; ++i) {
+    const std::int64_t shared = i == 0 ? length : run.shared[begin + i];
+    length = std::min(length, shared);
+    if (length == shared) {
+      const std::int32_t* const next = run.tokens.data() + run.order[begin + i].position;
+      while (length < context_.size() && next[-1 - length] == context_.at(length)) ++length;
     }
+    found.shared[i] = static_cast<std::uint8_t>(length);
+    for (std::int64_t k = found.indexed; k < length;) ++counts_[static_cast<std::size_t>(++k)];
   }
 }
 
-void Matches::find_triples() {
-  const std::int32_t third = context_.at(2);
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    const TokenRun& run = runs_[i];
-    const ContextIndex::Range range = two_.ranges[i];
-    if (!run.index.is_built()) {
-      three_.set(i, run.narrow(range, 2, third));
-      continue;
-    }
-    const std::int32_t* const thirds = run.thirds.data();
-    const auto [first, last] = std::equal_range(thirds + range.begin, thirds + range.end, third);
-    three_.set(
-        i, {static_cast<std::uint32_t>(first - thirds), static_cast<std::uint32_t>(last - thirds)});
-  }
+IndexRange Matches::Found::after(std::int64_t length) const {
+  if (length <= indexed) return ranges[static_cast<std::size_t>(length - 1)];
+  const auto is_as_long = [&](std::uint8_t number) { return number >= length; };
+  const auto end = shared.begin() + static_cast<std::ptrdiff_t>(num_few);
+  const auto first = std::find_if(shared.begin(), end, is_as_long);
+  const auto last = std::find_if_not(first, end, is_as_long);
+  if (first == end) return {0, 0};
+  const std::uint32_t begin = ranges[static_cast<std::size_t>(indexed - 1)].begin;
+  return {begin + static_cast<std::uint32_t>(first - shared.begin()),
+          begin + static_cast<std::uint32_t>(last - shared.begin())};
+}
+
+std::int64_t Matches::longest_with(std::size_t least) const {
+  std::int64_t length = context_.size();
+  while (length > 0 && counts_[static_cast<std::size_t>(length)] < least) --length;
+  return length;
 }
 
 void Matches::guess(std::int64_t most, std::vector<Guess>& guesses, std::vector<Guess>* frequent) {
-  if (three_.count > kMostLookedAt) {
-    guess_from_many(most, guesses, frequent);
-  } else {
-    guess_from_few(most, guesses, frequent);
-  }
+  const std::int64_t longest = longest_with(1);
+  if (longest == 0) return;
+  append(longest, most, guesses);
+  if (frequent == nullptr) return;
+  const std::int64_t shorter = longest_with(TokenArchive::kFrequent);
+  if (shorter > 0 && shorter < longest) append(shorter, most, *frequent);
 }
 
-// The places of the frequent guesses are added before the others are used, so that the memory of
-// both is waited for at the same time.
-void Matches::guess_from_few(std::int64_t most, std::vector<Guess>& guesses,
-                             std::vector<Guess>* frequent) {
-  const bool needs_last = two_.count == 0 || (frequent != nullptr && two_.count < kFrequent);
-  const Level& known = three_.count > 0 ? three_ : two_.count > 0 ? two_ : one_;
-  if (&known == &one_) find_last();
-  if (known.count == 0) return;
-  const Places places = look_at(known);
-  if (needs_last && &known != &one_) find_last();
-  const Level& shorter = two_.count >= kFrequent ? two_ : one_;
-  const bool backs_off =
-      frequent != nullptr && known.count < kFrequent && shorter.count >= kFrequent;
-  Places shorter_places;
-  if (backs_off) shorter_places = look_at(shorter);
-
-  std::uint64_t longest = places.all();
-  std::int64_t length = known.length;
-  std::uint64_t enough = 0;  // the places of the longest context that at least kFrequent have
-  std::int64_t enough_length = 0;
-  for (; known.length == 3 && length < context_.size(); ++length) {
-    const std::uint64_t longer = places.with_token(longest, -1 - length, context_.at(length));
-    if (std::popcount(longest) >= kFrequent && std::popcount(longer) < kFrequent) {
-      enough = longest;
-      enough_length = length;
+void Matches::append(std::int64_t length, std::int64_t most, std::vector<Guess>& guesses) const {
+  if (counts_[static_cast<std::size_t>(length)] >= TokenArchive::kFrequent) {
+    std::size_t largest = 0;
+    IndexRange range = found_[0].after(length);
+    for (std::size_t i = 1; i < runs_.size(); ++i) {
+      const IndexRange other = found_[i].after(length);
+      if (other.size() <= range.size()) continue;
+      largest = i;
+      range = other;
     }
-    if (longer == 0) break;
-    longest = longer;
+    return append_from(runs_[largest], range, length, most, guesses);
   }
-  continue_texts(places, longest, length, most, guesses);
-  if (frequent == nullptr || std::popcount(longest) >= kFrequent) return;
-  if (enough != 0) {
-    continue_texts(places, enough, enough_length, most, *frequent);
-  } else if (backs_off) {
-    continue_texts(shorter_places, shorter_places.all(), shorter.length, most, *frequent);
-  }
-}
-
-void Matches::guess_from_many(std::int64_t most, std::vector<Guess>& guesses,
-                              std::vector<Guess>* frequent) {
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    places_[i].begin(runs_[i], context_, three_.ranges[i]);
-  }
-  for (std::size_t i = 0; i < runs_.size(); ++i) places_[i].narrow();
-  std::int64_t longest = 0;
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    places_[i].finish();
-    longest = std::max(longest, places_[i].longest());
-  }
-  const auto append = [&](const Level& level, std::vector<Guess>& to) {
-    const Places places = look_at(level);
-    continue_texts(places, places.all(), level.length, most, to);
-  };
-  const Level known = find_in_places(longest);
-  append(known, guesses);
-  if (frequent == nullptr || known.count >= kFrequent) return;
-  append(find_in_places(longest_frequent(longest)), *frequent);
-}
-
-Matches::Level Matches::find_in_places(std::int64_t length) const {
-  Level level(length);
-  for (std::size_t i = 0; i < runs_.size(); ++i) level.set(i, places_[i].find(length));
-  return level;
-}
-
-// Index j of kMostLookedAt is j * count / kMostLookedAt, whose remainders are summed.
-Places Matches::look_at(const Level& level) const {
-  const bool takes_all = level.count <= kMostLookedAt;
-  const std::size_t step = takes_all ? 1 : level.count / kMostLookedAt;
-  const std::size_t remainder = takes_all ? 0 : level.count % kMostLookedAt;
-  std::size_t index = 0;  // from the begin of the run's range on
-  std::size_t sum = 0;
   Places places;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
-    const std::int32_t* const tokens = runs_[i].tokens.data();
-    const std::uint32_t* const order = runs_[i].order.data() + level.ranges[i].begin;
-    const std::size_t size = level.ranges[i].size();
-    while (index < size) {
-      places.add(tokens + order[index]);
-      index += step;
-      sum += remainder;
-      if (sum >= kMostLookedAt) {
-        sum -= kMostLookedAt;
-        ++index;
-      }
+    const IndexRange range = found_[i].after(length);
+    for (std::uint32_t k = range.begin; k < range.end; ++k) {
+      places.add(runs_[i].tokens.data(), runs_[i].order.data() + k);
     }
-    index -= size;
   }
-  return places;
+  continue_texts(places, length, most, guesses);
 }
 
-// The length of the longest context that at least kFrequent positions have, of those with the last
-// three tokens. The contexts of as many positions on each side of a run's place have the longest
-// ones of it.
-std::int64_t Matches::longest_frequent(std::int64_t longest) const {
-  std::array<std::size_t, kMaxContext + 1> counts{};  // positions seen, by their length
-  std::int64_t enough = 3;  // length that at least kFrequent positions seen have
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    if (places_[i].longest() <= enough) continue;
-    const auto count = [&](auto&& length_of) {
-      for (std::size_t n = 0; n < TokenArchive::kFrequent; ++n) {
-        const std::int64_t length = length_of(n);
-        if (length <= enough) return;
-        ++counts[static_cast<std::size_t>(length)];
-      }
-    };
-    count([&](std::size_t n) { return places_[i].length_before(n); });
-    count([&](std::size_t n) { return places_[i].length_after(n); });
-    std::size_t num_seen = 0;
-    for (std::int64_t length = longest; length > enough; --length) {
-      num_seen += counts[static_cast<std::size_t>(length)];
-      if (num_seen >= TokenArchive::kFrequent) enough = length;
-    }
+void Matches::append_from(const TokenRun& run, IndexRange range, std::int64_t length,
+                          std::int64_t most, std::vector<Guess>& guesses) const {
+  const Continuation* known = nullptr;
+  if (most <= Continuation::kMost && range.size() >= run.continuations.least()) {
+    known = run.continuations.find(hashes_[static_cast<std::size_t>(length)]);
   }
-  return enough;
+  if (known == nullptr) {
+    Places places = places_in(run.tokens.data(), run.order.data(), range);
+    continue_texts(places, length, most, guesses);
+    return;
+  }
+  std::int32_t total = known->total;
+  const std::ptrdiff_t count = std::min<std::ptrdiff_t>(most, known->num_guesses);
+  for (std::ptrdiff_t i = 0; i < count; ++i) {
+    const std::int32_t equal = known->counts[i];
+    guesses.push_back({known->tokens[i], static_cast<std::int32_t>(length + i), equal, total});
+    total = equal;
+  }
 }
 
 }  // namespace caption::drafts

@@ -12,8 +12,8 @@ namespace caption::drafts {
 namespace {
 
 // A run at least 1/4 as long as the one before it is merged with that.
-constexpr std::size_t kMergeRatio = 4;
-constexpr std::int64_t kLeastBytesPerToken = sizeof(std::int32_t) + sizeof(std::uint32_t);
+constexpr std::size_t kMergeRatio = 8;
+constexpr std::int64_t kLeastBytesPerToken = sizeof(std::int32_t) + sizeof(OrderEntry) + 1;
 
 }  // namespace
 
@@ -46,8 +46,9 @@ void TokenArchive::append(TokenRun run) {
   std::size_t num_kept = runs_.size();
   while (num_kept > 0 &&
          (run.length() * kMergeRatio >= runs_[num_kept - 1].length() || num_kept >= kMostRuns)) {
-    run = merge_runs(runs_[--num_kept], std::move(run));
+    run = merge_runs(runs_[--num_kept], run);
   }
+  if (num_kept < runs_.size()) run.add_index();
   std::vector<TokenRun> replaced;
   {
     const std::unique_lock lock(mutex_);

@@ -2,13 +2,13 @@
 //
 // Texts are sequences of token ids. All their positions are kept in the order of the tokens before
 // them, read backwards: the suffix array of the reversed texts (Manber and Myers, SIAM J. Comput.
-// 1993). A hash table finds the positions after the last two tokens of a context, which are
-// adjacent, and a binary search finds among them those that share its last three. Where these are
-// few, they are compared one by one, and otherwise searched for the longest context. The arrays
-// are runs of growing size, of which similar ones are merged, as in a log-structured merge tree
-// (O'Neil et al., Acta Informatica 1996), so that a text is added in O(log n) amortised comparisons
-// per token. They take 12 bytes per token, and 24 for each different context of one or two tokens:
-// 60 at most. A run of less than 512 tokens takes 8 per token, without hash table.
+// 1993), with the numbers of tokens that neighbours share. A hash table has the range of that order
+// that a context has, for as many contexts as leave few positions to compare, and another one what
+// follows the contexts of many positions, so that a look-up reads few cache lines, most of them at
+// the same time. The arrays are runs of growing size, of which similar ones are merged, as in a
+// log-structured merge tree (O'Neil et al., Acta Informatica 1996), so that a text is added in
+// O(log n) amortised steps per token. They take 21 bytes per token and 4 per text, at most 32 for
+// the first table and at most 6 for the second: less than 64.
 //
 // The longest context is often that of one text, whose next token says little; a shorter one that
 // many texts have can say more (the back-off of Katz, IEEE Trans. ASSP 1987, between n-grams).
@@ -53,7 +53,9 @@ class TokenArchive {
   // Replaces `guesses` by at most `most` tokens that may follow `text`, the beginning of another
   // text, possibly empty: the most frequent next token after the longest context that is known,
   // of up to 24 tokens, then the most frequent one after both, and so on while a text that was
-  // looked at goes on. Looks at all places of the context, or at 48 of them, evenly spaced.
+  // looked at goes on. Looks at all places of the context, if there are fewer than kFrequent, and
+  // otherwise at those in one run, that which has the most of them: at all, or at 48 of them, evenly
+  // spaced.
   void guess(std::span<const std::int32_t> text, std::int64_t most,
              std::vector<Guess>& guesses) const;
   // Besides, replaces `frequent` by the guesses after the longest context that at least kFrequent

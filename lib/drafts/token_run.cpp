@@ -6,73 +6,97 @@
 namespace caption::drafts {
 namespace {
 
-// The order of the positions `a` and `b` by at most kMaxContext tokens before them, to the kBegin
-// of their texts: < 0, 0 or > 0.
-int compare_contexts(std::span<const std::int32_t> tokens, std::uint32_t a, std::uint32_t b) {
-  const std::int32_t* from_a = tokens.data() + a;
-  const std::int32_t* from_b = tokens.data() + b;
-  for (std::int64_t i = 1; i <= kMaxContext; ++i) {
-    if (from_a[-i] != from_b[-i]) return from_a[-i] < from_b[-i] ? -1 : 1;
-    if (from_a[-i] == kBegin) return 0;
+// The tokens before two positions, read backwards.
+struct Comparison {
+  std::uint8_t shared = 0;  // tokens that are equal, kBegin included; kMaxContext: all are
+  bool is_less = false;     // the first position's are smaller
+};
+
+// The contexts of `a` and `b`, of which `known` tokens are known to be equal, none of them kBegin.
+Comparison compare_contexts(std::span<const std::int32_t> tokens, std::uint32_t a, std::uint32_t b,
+                            std::uint8_t known) {
+  const std::int32_t* from_a = tokens.data() + a - 1;
+  const std::int32_t* from_b = tokens.data() + b - 1;
+  for (std::ptrdiff_t i = known; i < kMaxContext; ++i) {
+    if (from_a[-i] != from_b[-i]) {
+      return {.shared = static_cast<std::uint8_t>(i), .is_less = from_a[-i] < from_b[-i]};
+    }
+    if (from_a[-i] == kBegin) break;
   }
-  return 0;
+  return {.shared = kMaxContext};
 }
 
-// Merges two orders of `tokens`; of equal contexts, those of `older` are first.
-std::vector<std::uint32_t> merge_orders(std::span<const std::int32_t> tokens,
-                                        std::span<const std::uint32_t> older,
-                                        std::span<const std::uint32_t> newer) {
-  constexpr std::size_t kAhead = 16;
-  std::vector<std::uint32_t> order;
-  order.reserve(older.size() + newer.size());
-  std::size_t i = 0;
-  for (const std::uint32_t position : newer) {
-    for (; i < older.size() && compare_contexts(tokens, older[i], position) <= 0; ++i) {
-      if (i + kAhead < older.size()) __builtin_prefetch(tokens.data() + older[i + kAhead] - 1);
-      order.push_back(older[i]);
-    }
-    order.push_back(position);
-  }
-  order.insert(order.end(), older.begin() + static_cast<std::ptrdiff_t>(i), older.end());
-  return order;
-}
+// Merges two orders of positions of the same tokens; of equal contexts, those of `older` are first.
+// The numbers of tokens that neighbours share decide most comparisons without reading tokens
+// (Ng and Kakehi, Merging string sequences by longest common prefixes, IPSJ Digital Courier 2008).
+class OrderMerge {
+ public:
+  OrderMerge(const TokenRun& older, const TokenRun& newer, std::uint32_t shift, TokenRun& merged)
+      : older_(older), newer_(newer), shift_(shift), merged_(merged) {}
 
-// The number of the first indices below `size` that is_near holds for, as for none after them:
-// found in steps that double (Bentley and Yao, Inf. Process. Lett. 1976).
-template <class IsNear>
-std::size_t count_near(std::size_t size, const IsNear& is_near) {
-  std::size_t known = 0;  // is_near(i) holds for all i < known
-  std::size_t end = size;
-  for (std::size_t step = 1; known + step <= size; step *= 2) {
-    if (!is_near(known + step - 1)) {
-      end = known + step - 1;
-      break;
+  void merge() {
+    const std::size_t size = older_.order.size() + newer_.order.size();
+    merged_.order.resize(size);
+    merged_.shared.resize(size);
+    while (old_ < older_.order.size() && new_ < newer_.order.size()) {
+      if (old_shared_ == new_shared_) {
+        take_after_comparison();
+      } else if (old_shared_ > new_shared_) {
+        take_old();
+      } else {
+        take_new();
+      }
     }
-    known += step;
+    while (old_ < older_.order.size()) take_old();
+    while (new_ < newer_.order.size()) take_new();
   }
-  while (known < end) {
-    const std::size_t middle = known + (end - known) / 2;
-    if (is_near(middle)) {
-      known = middle + 1;
+
+ private:
+  void take_after_comparison() {
+    if (old_shared_ == kMaxContext) return take_old();
+    const Comparison comparison =
+        compare_contexts(merged_.tokens, older_.order[old_].position,
+                         newer_.order[new_].position + shift_, old_shared_);
+    if (comparison.is_less || comparison.shared == kMaxContext) {
+      take_old();
+      new_shared_ = comparison.shared;
     } else {
-      end = middle;
+      take_new();
+      old_shared_ = comparison.shared;
     }
   }
-  return known;
-}
-
-void add_index(TokenRun& run) {
-  constexpr std::size_t kAhead = 16;
-  run.index = ContextIndex(run.tokens, run.order);
-  if (!run.index.is_built()) return;
-  const std::int32_t* const tokens = run.tokens.data();
-  run.thirds.reserve(run.order.size());
-  for (std::size_t i = 0; i < run.order.size(); ++i) {
-    if (i + kAhead < run.order.size()) __builtin_prefetch(tokens + run.order[i + kAhead] - 1);
-    const std::int32_t* const next = tokens + run.order[i];
-    const bool has_third = next[-1] != kBegin && next[-2] != kBegin;
-    run.thirds.push_back(has_third ? next[-3] : kBegin);
+  void take_old() {
+    merged_.order[old_ + new_] = older_.order[old_];
+    merged_.shared[old_ + new_] = old_shared_;
+    if (++old_ < older_.shared.size()) old_shared_ = older_.shared[old_];
   }
+  void take_new() {
+    OrderEntry& entry = merged_.order[old_ + new_];
+    entry = newer_.order[new_];
+    entry.position += shift_;
+    merged_.shared[old_ + new_] = new_shared_;
+    if (++new_ < newer_.shared.size()) new_shared_ = newer_.shared[new_];
+  }
+
+  const TokenRun& older_;
+  const TokenRun& newer_;
+  const std::uint32_t shift_;  // of the newer positions
+  TokenRun& merged_;
+  std::size_t old_ = 0;  // the next index of each order
+  std::size_t new_ = 0;
+  std::uint8_t old_shared_ = 0;  // tokens that it shares with the latest position taken
+  std::uint8_t new_shared_ = 0;
+};
+
+OrderEntry entry_of(std::span<const std::int32_t> tokens, std::uint32_t position) {
+  OrderEntry entry{.position = position, .next = {}};
+  bool has_ended = false;
+  for (std::ptrdiff_t i = 0; i < OrderEntry::kNumNext; ++i) {
+    const std::int32_t token = has_ended ? kBegin : tokens[position + static_cast<std::size_t>(i)];
+    has_ended = token == kBegin;
+    entry.next[i] = token;
+  }
+  return entry;
 }
 
 }  // namespace
@@ -83,25 +107,31 @@ TokenRun make_run(std::span<const std::int32_t> text) {
   run.tokens.push_back(kBegin);
   run.tokens.insert(run.tokens.end(), text.begin(), text.end());
   run.tokens.push_back(kBegin);
-  run.order.resize(text.size());
-  std::iota(run.order.begin(), run.order.end(), 1U);
-  std::sort(run.order.begin(), run.order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const int order = compare_contexts(run.tokens, a, b);
-    return order != 0 ? order < 0 : a < b;
+  std::vector<std::uint32_t> positions(text.size());
+  std::iota(positions.begin(), positions.end(), 1U);
+  std::sort(positions.begin(), positions.end(), [&](std::uint32_t a, std::uint32_t b) {
+    const Comparison comparison = compare_contexts(run.tokens, a, b, 0);
+    return comparison.shared == kMaxContext ? a < b : comparison.is_less;
   });
-  add_index(run);
+  run.order.reserve(positions.size());
+  run.shared.reserve(positions.size());
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    run.order.push_back(entry_of(run.tokens, positions[i]));
+    run.shared.push_back(
+        i == 0 ? std::uint8_t{0}
+               : compare_contexts(run.tokens, positions[i - 1], positions[i], 0).shared);
+  }
+  run.add_index();
   return run;
 }
 
-TokenRun merge_runs(const TokenRun& older, TokenRun newer) {
+TokenRun merge_runs(const TokenRun& older, const TokenRun& newer) {
   const auto shift = static_cast<std::uint32_t>(older.tokens.size() - 1);
-  for (std::uint32_t& position : newer.order) position += shift;
   TokenRun run;
   run.tokens.reserve(shift + newer.tokens.size());
   run.tokens.insert(run.tokens.end(), older.tokens.begin(), std::prev(older.tokens.end()));
   run.tokens.insert(run.tokens.end(), newer.tokens.begin(), newer.tokens.end());
-  run.order = merge_orders(run.tokens, older.order, newer.order);
-  add_index(run);
+  OrderMerge(older, newer, shift, run).merge();
   return run;
 }
 
@@ -113,83 +143,18 @@ TokenRun newest_half(const TokenRun& run) {
   const auto cut = static_cast<std::uint32_t>(first_kept - run.tokens.begin());
   rest.tokens.assign(first_kept, run.tokens.end());
   rest.order.reserve(rest.tokens.size());
-  for (const std::uint32_t position : run.order) {
-    if (position >= cut) rest.order.push_back(position - cut);
+  rest.shared.reserve(rest.tokens.size());
+  std::uint8_t shared = 0;  // with the latest position kept
+  for (std::size_t i = 0; i < run.order.size(); ++i) {
+    shared = std::min(shared, run.shared[i]);
+    if (run.order[i].position < cut) continue;
+    rest.order.push_back(run.order[i]);
+    rest.order.back().position -= cut;
+    rest.shared.push_back(shared);
+    shared = kMaxContext;
   }
-  add_index(rest);
+  rest.add_index();
   return rest;
-}
-
-ContextIndex::Range TokenRun::narrow(ContextIndex::Range range, std::int64_t depth,
-                                     std::int32_t token) const {
-  const auto token_of = [&](std::uint32_t position) { return tokens[position - 1 - depth]; };
-  const auto end = order.begin() + range.end;
-  const auto first =
-      std::partition_point(order.begin() + range.begin, end,
-                           [&](std::uint32_t position) { return token_of(position) < token; });
-  if (first == end || token_of(*first) != token) return {0, 0};
-  const auto last = std::partition_point(
-      first, end, [&](std::uint32_t position) { return token_of(position) == token; });
-  return {static_cast<std::uint32_t>(first - order.begin()),
-          static_cast<std::uint32_t>(last - order.begin())};
-}
-
-void ContextPlace::begin(const TokenRun& run, const Context& context, ContextIndex::Range range) {
-  run_ = &run;
-  context_ = &context;
-  range_ = range;
-  place_ = range_.begin;
-  num_left_ = range_.end - range_.begin;
-  __builtin_prefetch(run_->order.data() + place_ + num_left_ / 2);
-}
-
-void ContextPlace::narrow() {
-  narrow_to(kPrefetched);
-  for (std::size_t i = 0; i < num_left_; ++i) {
-    __builtin_prefetch(run_->tokens.data() + run_->order[place_ + i] - 1);
-  }
-}
-
-void ContextPlace::finish() {
-  narrow_to(0);
-  longest_ = 0;
-  if (range_.end > 0) longest_ = std::max(length_before(0), length_after(0));
-}
-
-void ContextPlace::narrow_to(std::size_t most) {
-  while (num_left_ > most) {
-    const std::size_t half = num_left_ / 2;
-    if (is_before(place_ + half)) {
-      place_ += half + 1;
-      num_left_ -= half + 1;
-    } else {
-      num_left_ = half;
-    }
-  }
-}
-
-bool ContextPlace::is_before(std::size_t index) const {
-  const std::int32_t* next = run_->tokens.data() + run_->order[index];
-  for (std::int64_t i = 3; i < context_->size(); ++i) {
-    const std::int32_t token = next[-1 - i];
-    if (token != context_->at(i)) return token < context_->at(i);
-  }
-  return false;
-}
-
-ContextIndex::Range ContextPlace::find(std::int64_t length) const {
-  ContextIndex::Range range{0, 0};
-  if (length == 3) {
-    range = range_;
-  } else if (length <= longest_) {
-    const auto num_before = count_near(place_ - range_.begin,
-                                       [&](std::size_t i) { return length_before(i) >= length; });
-    const auto num_after =
-        count_near(range_.end - place_, [&](std::size_t i) { return length_after(i) >= length; });
-    range = {static_cast<std::uint32_t>(place_ - num_before),
-             static_cast<std::uint32_t>(place_ + num_after)};
-  }
-  return range;
 }
 
 }  // namespace caption::drafts

@@ -1,76 +1,105 @@
-// drafts/internal/context_index.h: where the positions of short contexts lie in a run's order.
+// drafts/internal/context_index.h: where the positions after a context lie in a run's order.
 //
-// A hash table with linear probing of all contexts of one and of two tokens. A position is in two
-// of them, so that the table takes at most 2 * kSlotsPerContext slots per position.
+// The contexts form a tree: the children of a context are those with one more token before it. A
+// hash table with linear probing has the contexts of one token and the children of each context
+// that many positions have. A search goes down the tree until few positions are left, which are
+// then compared one by one. A position is in one context with few positions at most, so that the
+// table has at most 1 + kMaxContext / least_split contexts per position.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace caption::drafts {
 
-inline constexpr std::int32_t kBegin = -1;  // stands before every text
+inline constexpr std::int32_t kBegin = -1;       // stands before every text
+inline constexpr std::int64_t kMaxContext = 24;  // tokens
 
-// The last token of a context, or its last two, and their hash.
-class ContextKey {
+// A position of a run, and the tokens from there on, so that those of adjacent positions of the
+// order are read together.
+struct OrderEntry {
+  static constexpr std::ptrdiff_t kNumNext = 3;
+  std::uint32_t position;
+  std::int32_t next[kNumNext];  // from the first kBegin on kBegin
+};
+
+// Indices of a run's order.
+struct IndexRange {
+  std::uint32_t begin;
+  std::uint32_t end;
+  std::size_t size() const { return end - begin; }
+};
+
+// The hash of the last tokens of a context, which are added from the last on.
+class ContextHash {
  public:
-  explicit ContextKey(std::int32_t last) : ContextKey(last, kAny) {}
-  ContextKey(std::int32_t last, std::int32_t before)
-      : tokens_(std::uint64_t{static_cast<std::uint32_t>(last)} << 32 |
-                static_cast<std::uint32_t>(before)) {}
-  std::uint64_t tokens() const { return tokens_; }
-  std::uint64_t hash() const {
-    const std::uint64_t mixed = (tokens_ ^ tokens_ >> 29) * 0x9E3779B97F4A7C15U;
-    return (mixed ^ mixed << 31) >> 32;
+  ContextHash before(std::int32_t token) const {
+    const std::uint64_t mixed = (value_ ^ static_cast<std::uint32_t>(token)) * 0x9E3779B97F4A7C15U;
+    ContextHash longer;
+    longer.value_ = mixed ^ mixed >> 32;
+    return longer;
   }
+  // The slot of a table of `size` < 2^32 where a search begins.
+  std::size_t slot_of(std::size_t size) const { return (value_ >> 32) * size >> 32; }
+  // Tells contexts apart that have the same slot.
+  std::uint32_t mark() const { return static_cast<std::uint32_t>(value_); }
 
  private:
-  static constexpr std::int32_t kAny = INT32_MIN;  // the token before a context of one token
-  std::uint64_t tokens_;
+  std::uint64_t value_ = 0x632BE59BD9B4E019U;  // of no token
 };
+
+// The contexts of a run that an index has.
+struct ContextList {
+  struct Item {
+    ContextHash hash;
+    IndexRange positions{};
+    std::uint32_t first = 0;  // position
+  };
+  std::vector<Item> items;
+  std::size_t least_split = 0;  // contexts of at least so many positions have their children, too
+};
+
+// The largest least_split.
+inline constexpr std::size_t kMostUnsplit = 128;
+
+// `order` sorts positions of `tokens` by the tokens before them, read backwards; `shared` is
+// TokenRun::shared.
+ContextList list_contexts(std::span<const std::int32_t> tokens, std::span<const OrderEntry> order,
+                          std::span<const std::uint8_t> shared);
 
 class ContextIndex {
  public:
-  // Indices of a run's order.
-  struct Range {
-    std::uint32_t begin;
-    std::uint32_t end;
-    std::size_t size() const { return end - begin; }
+  struct Entry {
+    std::uint32_t mark = 0;      // of the context's hash
+    std::uint32_t position = 0;  // the first of its positions
+    IndexRange positions{};      // none: the slot is empty
   };
 
   ContextIndex() = default;
-  // `order` sorts positions of `tokens` by the tokens before them, read backwards.
-  ContextIndex(std::span<const std::int32_t> tokens, std::span<const std::uint32_t> order);
+  explicit ContextIndex(const ContextList& contexts);
 
-  // The positions after the context; none where it does not occur.
-  Range find(const ContextKey& key) const {
-    for (std::size_t i = home_of(key); slots_[i].end != 0; i = after(i)) {
-      if (slots_[i].key == key.tokens()) return {slots_[i].begin, slots_[i].end};
-    }
-    return {0, 0};
+  // The entry of a context; one without positions where the table does not have it.
+  Entry find(ContextHash hash) const {
+    std::size_t i = hash.slot_of(slots_.size());
+    while (slots_[i].positions.end != 0 && slots_[i].mark != hash.mark()) i = after(i);
+    return slots_[i];
   }
-  // Moves what find(key) reads first into the cache.
-  void prefetch(const ContextKey& key) const { __builtin_prefetch(&slots_[home_of(key)]); }
-  // False where the order is so short that a search finds its contexts as fast: find() and
-  // prefetch() must not be called then.
-  bool is_built() const { return !slots_.empty(); }
+  // Moves what find(hash) reads first into the cache.
+  void prefetch(ContextHash hash) const {
+    __builtin_prefetch(&slots_[hash.slot_of(slots_.size())]);
+  }
+  std::size_t least_split() const { return least_split_; }
   std::int64_t size_bytes() const {
-    return static_cast<std::int64_t>(slots_.capacity() * sizeof(Slot));
+    return static_cast<std::int64_t>(slots_.capacity() * sizeof(Entry));
   }
 
  private:
-  static constexpr double kSlotsPerContext = 1.5;
-
-  struct Slot {
-    std::uint64_t key = 0;
-    std::uint32_t begin = 0;
-    std::uint32_t end = 0;  // 0: the slot is empty
-  };
-  std::size_t home_of(const ContextKey& key) const { return key.hash() * slots_.size() >> 32; }
   std::size_t after(std::size_t slot) const { return slot + 1 == slots_.size() ? 0 : slot + 1; }
 
-  std::vector<Slot> slots_;
+  std::size_t least_split_ = 0;
+  std::vector<Entry> slots_;
 };
 
 }  // namespace caption::drafts

@@ -17,9 +17,9 @@ namespace caption::drafts {
 // An archive has at most as many runs, since each is several times as long as the next.
 inline constexpr std::size_t kMostRuns = 16;
 
-// The positions in all runs that have the last tokens of a text before them. The positions after
-// its last one, two and three tokens are adjacent in the order of each run. Few positions after
-// three are compared one by one, many are searched (ContextPlace). The runs must outlive it.
+// The positions in all runs that have the last tokens of a text before them. The work is done for
+// all runs at a time, step by step, so that their memory is waited for together. The runs must
+// outlive it.
 class Matches {
  public:
   Matches(std::span<const TokenRun> runs, std::span<const std::int32_t> text);
@@ -27,43 +27,39 @@ class Matches {
   void guess(std::int64_t most, std::vector<Guess>& guesses, std::vector<Guess>* frequent);
 
  private:
-  static constexpr std::size_t kMostLookedAt = 48;
-  static_assert(kMostLookedAt <= Places::kMost);
+  // What a run has.
+  struct Found {
+    Found() {}  // leaves the arrays uninitialised
+    // [i] are the positions after the last i + 1 tokens, indexed tokens in all.
+    std::array<IndexRange, kMaxContext> ranges;
+    std::int64_t indexed = 0;
+    // Where the last of them are so few that the index has no longer context, [i] is the number of
+    // tokens that the i-th of them shares with the text; otherwise num_few is 0.
+    std::array<std::uint8_t, kMostUnsplit> shared;
+    std::size_t num_few = 0;
 
-  // The positions after the last `length` tokens, as ranges of each run's order.
-  struct Level {
-    explicit Level(std::int64_t tokens) : length(tokens) {}
-    void set(std::size_t run, ContextIndex::Range range) {
-      ranges[run] = range;
-      count += range.size();
-    }
-    std::int64_t length;
-    std::size_t count = 0;
-    // [i] is the range in run i. They are not set while count is 0.
-    std::array<ContextIndex::Range, kMostRuns + 1> ranges;
+    // The positions after the last `length` >= 1 tokens.
+    IndexRange after(std::int64_t length) const;
   };
 
-  void find_last();
-  void find_pairs();
-  void find_triples();
-  Level find_in_places(std::int64_t length) const;
-  // The places of the level, or as many of them as lie at one of kMostLookedAt evenly spaced
-  // indices.
-  Places look_at(const Level& level) const;
-  void guess_from_few(std::int64_t most, std::vector<Guess>& guesses, std::vector<Guess>* frequent);
-  void guess_from_many(std::int64_t most, std::vector<Guess>& guesses,
-                       std::vector<Guess>* frequent);
-  std::int64_t longest_frequent(std::int64_t longest) const;
+  ContextHash hash_of(std::int64_t length);
+  void prefetch_slots(const TokenRun& run);
+  void search(const TokenRun& run, Found& found);
+  void compare_few(const TokenRun& run, Found& found);
+  // The length of the longest context that at least `least` positions have; 0 where none has.
+  std::int64_t longest_with(std::size_t least) const;
+  // Appends the guesses after the last `length` tokens.
+  void append(std::int64_t length, std::int64_t most, std::vector<Guess>& guesses) const;
+  void append_from(const TokenRun& run, IndexRange range, std::int64_t length, std::int64_t most,
+                   std::vector<Guess>& guesses) const;
 
   const std::span<const TokenRun> runs_;
   const Context context_;
-  const ContextKey last_;
-  const ContextKey pair_;  // unused where the context has one token
-  Level one_{1};
-  Level two_{2};
-  Level three_{3};
-  std::array<ContextPlace, kMostRuns + 1>
-      places_;  // [i] is that in run i; guess_from_many() sets it
+  std::array<ContextHash, kMaxContext + 1> hashes_;  // [i] of the last i tokens
+  std::int64_t num_hashes_ = 1;                      // that were computed
+  // [i] is the number of positions after the last i tokens, found by index or, if more, compared.
+  std::array<std::size_t, kMaxContext + 1> counts_{};
+  std::array<Found, kMostRuns + 1> found_;  // [i] in run i
 };
 
 }  // namespace caption::drafts

@@ -1,13 +1,14 @@
 // drafts/internal/places.h: places of texts, and the tokens that come after them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "drafts/internal/token_run.h"
+#include "drafts/internal/context_index.h"
 #include "drafts/token_archive.h"
 
 namespace caption::drafts {
@@ -17,89 +18,136 @@ class Places {
  public:
   static constexpr std::size_t kMost = 64;
 
-  // Adds a place and prefetches the tokens about it. At most kMost are added.
-  void add(const std::int32_t* next) {
-    __builtin_prefetch(next);
-    next_[num_added_++] = next;
+  // Adds a place of a run with these tokens, and prefetches the entry. At most kMost are added.
+  void add(const std::int32_t* tokens, const OrderEntry* entry) {
+    __builtin_prefetch(entry);
+    tokens_[num_added_] = tokens;
+    entries_[num_added_++] = entry;
   }
   std::size_t num_added() const { return num_added_; }
   std::uint64_t all() const {
     return num_added_ == 0 ? 0 : ~std::uint64_t{0} >> (kMost - num_added_);
   }
-
-  const std::int32_t* next(int i) const { return next_[static_cast<std::size_t>(i)]; }
-  // Those of `set` whose token at `offset` from the next one is `token`; -1 is the one before.
-  std::uint64_t with_token(std::uint64_t set, std::ptrdiff_t offset, std::int32_t token) const {
-    std::uint64_t selected = 0;
-    for (std::uint64_t left = set; left != 0; left &= left - 1) {
-      const int i = std::countr_zero(left);
-      selected |= std::uint64_t{next(i)[offset] == token} << i;
-    }
-    return selected;
+  // The next token of the first place of `set`.
+  const std::int32_t* next(std::uint64_t set) const {
+    return tokens_[first_of(set)] + entries_[first_of(set)]->position;
+  }
+  // Prefetches the tokens of `set` that are not in the entries.
+  void prefetch(std::uint64_t set) const {
+    for (; set != 0; set &= set - 1) __builtin_prefetch(next(set) + OrderEntry::kNumNext);
   }
 
-  // Returns the places of `set` that have its most frequent token at `offset` (the smallest one of
-  // equally frequent tokens); 0 where all texts have ended.
-  std::uint64_t with_most_frequent(std::uint64_t set, std::ptrdiff_t offset) const {
-    Frequent best;
-    std::uint64_t left = take_first(set, offset, best);
-    if (left == 0 || std::popcount(left) < std::popcount(best.set)) return best.set;
+  // Reads the tokens of `set` at `offset` from the next one, which the functions below compare.
+  void read(std::uint64_t set, std::ptrdiff_t offset) {
+    if (offset < OrderEntry::kNumNext) {
+      for (; set != 0; set &= set - 1) {
+        read_[first_of(set)] = entries_[first_of(set)]->next[offset];
+      }
+    } else {
+      for (; set != 0; set &= set - 1) read_[first_of(set)] = next(set)[offset];
+    }
+  }
+  // The token of the first place of `set`, which was read.
+  std::int32_t token_of(std::uint64_t set) const { return read_[first_of(set)]; }
+
+  // Places that have one token.
+  struct Equal {
+    std::uint64_t set = 0;
+    std::int32_t size = 0;
+    std::int32_t token = 0;
+  };
+  // Returns those of `set`, which has `size` places and was read, that have its most frequent token
+  // (the smallest one of equally frequent tokens); none where all texts have ended.
+  Equal most_frequent(std::uint64_t set, std::int32_t size) const {
+    Equal best;
+    std::uint64_t left = set;
+    std::int32_t num_left = size;
+    take_first(left, num_left, best);
+    if (num_left == 0 || num_left < best.size) return best;
     // The others by a hash of their tokens, so that most sets of places have one token.
-    constexpr int kBits = 6;
-    std::array<std::uint64_t, 1 << kBits> buckets{};
-    std::uint64_t used = 0;
+    std::array<std::uint64_t, kBuckets> buckets{};
+    std::array<std::int32_t, kBuckets> sizes{};
+    std::uint32_t used = 0;
     for (; left != 0; left &= left - 1) {
-      const int i = std::countr_zero(left);
-      const std::uint32_t hash =
-          static_cast<std::uint32_t>(next(i)[offset]) * 0x9E3779B9U >> (32 - kBits);
-      buckets[hash] |= std::uint64_t{1} << i;
-      used |= std::uint64_t{1} << hash;
+      const std::uint32_t hash = static_cast<std::uint32_t>(token_of(left)) * 0x9E3779B9U >> 27;
+      buckets[hash] |= left & (~left + 1);
+      ++sizes[hash];
+      used |= std::uint32_t{1} << hash;
     }
     for (; used != 0; used &= used - 1) {
-      std::uint64_t bucket = buckets[static_cast<std::size_t>(std::countr_zero(used))];
-      while (bucket != 0 && std::popcount(bucket) >= std::popcount(best.set)) {
-        bucket = take_first(bucket, offset, best);
+      const std::size_t hash = first_of(used);
+      while (buckets[hash] != 0 && sizes[hash] >= best.size) {
+        take_first(buckets[hash], sizes[hash], best);
       }
     }
-    return best.set;
+    return best;
   }
 
  private:
-  struct Frequent {
-    std::uint64_t set = 0;
-    std::int32_t token = 0;
-  };
-  // Takes the places that have the token of the first one from `set`, replaces `best` by them if
-  // there are more of them, and returns the others.
-  std::uint64_t take_first(std::uint64_t set, std::ptrdiff_t offset, Frequent& best) const {
-    const std::int32_t token = next(std::countr_zero(set))[offset];
-    const std::uint64_t equal = with_token(set, offset, token);
-    const int more = std::popcount(equal) - std::popcount(best.set);
-    if (token != kBegin && (more > 0 || (more == 0 && token < best.token))) best = {equal, token};
-    return set & ~equal;
+  static constexpr std::size_t kBuckets = 32;  // a hash has 5 bits
+
+  static std::size_t first_of(std::uint64_t set) {
+    return static_cast<std::size_t>(std::countr_zero(set));
+  }
+  // Takes the places that have the token of the first one from `set`, of `size` places, and
+  // replaces `best` by them if there are more of them.
+  void take_first(std::uint64_t& set, std::int32_t& size, Equal& best) const {
+    Equal equal{.token = token_of(set)};
+    for (std::uint64_t left = set; left != 0; left &= left - 1) {
+      const std::size_t i = first_of(left);
+      const bool is_equal = read_[i] == equal.token;
+      equal.set |= std::uint64_t{is_equal} << i;
+      equal.size += is_equal ? 1 : 0;
+    }
+    set &= ~equal.set;
+    size -= equal.size;
+    const bool is_more =
+        equal.size > best.size || (equal.size == best.size && equal.token < best.token);
+    if (equal.token != kBegin && is_more) best = equal;
   }
 
-  std::array<const std::int32_t*, kMost> next_;  // num_added_ of them
+  // num_added_ of each
+  std::array<const std::int32_t*, kMost> tokens_;
+  std::array<const OrderEntry*, kMost> entries_;
+  std::array<std::int32_t, kMost> read_;
   std::size_t num_added_ = 0;
 };
 
-// Appends at most `most` guesses to `guesses`: the most frequent next token of the places of `set`
-// (the smallest one of equally frequent tokens), then the most frequent token after it, and so on
-// until all texts have ended. `length` tokens before the places are known.
-inline void continue_texts(const Places& places, std::uint64_t set, std::int64_t length,
-                           std::int64_t most, std::vector<Guess>& guesses) {
+// The places at positions that a run's order has at indices of `range`: all, or 48 of them, evenly
+// spaced.
+inline Places places_in(const std::int32_t* tokens, const OrderEntry* order, IndexRange range) {
+  constexpr std::size_t kMostLookedAt = 48;
+  static_assert(kMostLookedAt <= Places::kMost);
+  Places places;
+  const std::size_t count = std::min(range.size(), kMostLookedAt);
+  for (std::size_t i = 0; i < count; ++i) {
+    places.add(tokens, order + range.begin + i * range.size() / count);
+  }
+  return places;
+}
+
+// Appends at most `most` guesses to `guesses`: the most frequent next token of the places (the
+// smallest one of equally frequent tokens), then the most frequent token after it, and so on until
+// all texts have ended. `length` tokens before the places are known.
+inline void continue_texts(Places& places, std::int64_t length, std::int64_t most,
+                           std::vector<Guess>& guesses) {
+  constexpr std::ptrdiff_t kPrefetch = OrderEntry::kNumNext - 2;  // the offset to prefetch at
+  std::uint64_t set = places.all();
+  auto size = static_cast<std::int32_t>(places.num_added());
   auto match_length = static_cast<std::int32_t>(length);
   std::ptrdiff_t offset = 0;
-  for (; offset < most && !std::has_single_bit(set); ++offset, ++match_length) {
-    const std::uint64_t best = places.with_most_frequent(set, offset);
-    if (best == 0) return;
-    guesses.push_back({places.next(std::countr_zero(best))[offset], match_length,
-                       std::popcount(best), std::popcount(set)});
-    set = best;
+  for (; offset < most && size > 1; ++offset, ++match_length) {
+    places.read(set, offset);
+    const Places::Equal best = places.most_frequent(set, size);
+    if (best.size == 0) return;
+    if (offset == kPrefetch) places.prefetch(best.set);
+    guesses.push_back({best.token, match_length, best.size, size});
+    set = best.set;
+    size = best.size;
   }
-  const std::int32_t* next = places.next(std::countr_zero(set)) + offset;
-  for (; offset < most && *next != kBegin; ++offset, ++match_length) {
-    guesses.push_back({*next++, match_length, 1, 1});
+  const std::int32_t* const next = places.next(set);
+  for (; offset < most && next[offset] != kBegin; ++offset, ++match_length) {
+    guesses.push_back({next[offset], match_length, 1, 1});
   }
 }
 
