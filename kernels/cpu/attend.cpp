@@ -358,7 +358,8 @@ void Tile::attend_few(const Block& block, const Block* next_block) {
     weigh_scores(block, head, head * queries_.count);
   }
   args.base = args_.keys.v;
-  args.a = memory_.rounded;
+  args.a = memory_.scores;
+  if (packer_.to_pairs) args.a = memory_.rounded;
   args.a_stride = kBlockKeys;
   args.c = memory_.products;
   args.c_stride = memory_.product_stride;

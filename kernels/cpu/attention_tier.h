@@ -80,7 +80,9 @@ struct FewQueriesArgs {
   std::int64_t count = 0;
   std::int64_t num_heads = 0;
   std::int64_t dim = 0;
-  const void* a = nullptr;  // bf16 [num_heads * m, a_stride], padded with a zero to pairs
+  // [num_heads * m, a_stride] in f32, or where panels are of pairs in bf16, padded with a zero to a
+  // pair.
+  const void* a = nullptr;
   std::int64_t a_stride = 0;
   float* c = nullptr;  // [num_heads * m, c_stride], the stride at least the next multiple of 16
   std::int64_t c_stride = 0;

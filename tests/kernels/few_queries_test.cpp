@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -59,34 +60,54 @@ struct Operands {
   const std::byte* base() const { return static_cast<const std::byte*>(pages.view().raw()); }
 };
 
-// bf16 [rows, stride]: `depth` numbers, then a zero if that is odd, then numbers that nobody reads.
-std::vector<std::uint16_t> draw_queries(const Tier& tier, std::int64_t rows, std::int64_t depth,
-                                        std::int64_t stride) {
-  const Tensor numbers = random_f32({rows, depth}, 11);
-  std::vector<std::uint16_t> queries(static_cast<std::size_t>(rows * stride), 0x7FC0);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    std::uint16_t* const to = queries.data() + r * stride;
-    tier.to_bf16(numbers.as<float>() + r * depth, to, depth);
-    if (depth % 2 != 0) to[depth] = 0;
-  }
-  return queries;
-}
+// [rows, stride] of f32 or of bf16: `depth` numbers, for bf16 a zero if that is odd, then NaNs that
+// nobody reads.
+struct DrawnQueries {
+  std::vector<float> floats;
+  std::vector<std::uint16_t> rounded;
 
-// c[rows, stride] of one head with panels.
-void multiply_panels(const Tier& tier, const std::vector<std::uint16_t>& panels,
-                     const std::uint16_t* a, std::int64_t a_stride, const Case& of,
-                     std::int64_t depth, std::int64_t columns, std::vector<float>& c) {
-  tier.panel_gemm({.a = a,
-                   .a_stride = a_stride,
-                   .panels = panels.data(),
-                   .num_pairs = (depth + 1) / 2,
-                   .num_panels = (columns + kPanelColumns - 1) / kPanelColumns,
-                   .c = c.data(),
-                   .c_stride = padded(columns, kPanelColumns),
-                   .m = of.m});
-}
+  DrawnQueries(const Tier& tier, std::int64_t rows, std::int64_t depth, std::int64_t stride)
+      : floats(static_cast<std::size_t>(rows * stride), std::numeric_limits<float>::quiet_NaN()),
+        rounded(static_cast<std::size_t>(rows * stride), 0x7FC0) {
+    const Tensor numbers = random_f32({rows, depth}, 11);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::copy_n(numbers.as<float>() + r * depth, depth, floats.data() + r * stride);
+      std::uint16_t* const to = rounded.data() + r * stride;
+      tier.to_bf16(numbers.as<float>() + r * depth, to, depth);
+      if (depth % 2 != 0) to[depth] = 0;
+    }
+  }
+};
 
 enum class Product { kScore, kWeigh };
+
+// c[m, padded columns] of a head whose queries begin with row `row`, with panels.
+void multiply_panels(const Tier& tier, const void* panels, const DrawnQueries& a, std::int64_t row,
+                     std::int64_t a_stride, const Case& of, Product product,
+                     std::vector<float>& c) {
+  const std::int64_t depth = product == Product::kScore ? of.dim : of.count;
+  const std::int64_t columns = product == Product::kScore ? of.count : of.dim;
+  const std::int64_t num_panels = (columns + kPanelColumns - 1) / kPanelColumns;
+  if (tier.attention.pack[static_cast<int>(element_of(of.dtype))].to_pairs) {
+    tier.panel_gemm({.a = a.rounded.data() + row * a_stride,
+                     .a_stride = a_stride,
+                     .panels = static_cast<const std::uint16_t*>(panels),
+                     .num_pairs = (depth + 1) / 2,
+                     .num_panels = num_panels,
+                     .c = c.data(),
+                     .c_stride = num_panels * kPanelColumns,
+                     .m = of.m});
+    return;
+  }
+  tier.attention.float_panel_gemm({.a = a.floats.data() + row * a_stride,
+                                   .a_stride = a_stride,
+                                   .panels = static_cast<const float*>(panels),
+                                   .depth = depth,
+                                   .num_panels = num_panels,
+                                   .c = c.data(),
+                                   .c_stride = num_panels * kPanelColumns,
+                                   .m = of.m});
+}
 
 void check_product(const Tier& tier, const Operands& x, Product product) {
   const Case& of = x.of;
@@ -95,40 +116,39 @@ void check_product(const Tier& tier, const Operands& x, Product product) {
   const std::int64_t depth = scores ? of.dim : of.count;
   const std::int64_t columns = scores ? of.count : of.dim;
   const std::int64_t a_stride = padded(depth, 2) + 6;
-  const std::vector<std::uint16_t> a = draw_queries(tier, of.num_heads * of.m, depth, a_stride);
+  const PagePacker& packer = tier.attention.pack[element];
+  const DrawnQueries a(tier, of.num_heads * of.m, depth, a_stride);
   const std::int64_t c_stride = padded(columns, 16) + 16;
   std::vector<float> c(static_cast<std::size_t>(of.num_heads * of.m * c_stride), kUntouched);
   const FewQueries& few = tier.attention.few_queries[element];
-  const FewQueriesArgs args{.base = x.base(),
-                            .row_bytes = x.row_bytes(),
-                            .slots = x.slots.data(),
-                            .count = of.count,
-                            .num_heads = of.num_heads,
-                            .dim = of.dim,
-                            .a = a.data(),
-                            .a_stride = a_stride,
-                            .c = c.data(),
-                            .c_stride = c_stride,
-                            .m = of.m,
-                            .next_base = x.base(),
-                            .next_slots = x.slots.data(),
-                            .next_count = std::min<std::int64_t>(of.count, 5)};
+  const FewQueriesArgs args{
+      .base = x.base(),
+      .row_bytes = x.row_bytes(),
+      .slots = x.slots.data(),
+      .count = of.count,
+      .num_heads = of.num_heads,
+      .dim = of.dim,
+      .a = packer.to_pairs ? static_cast<const void*>(a.rounded.data()) : a.floats.data(),
+      .a_stride = a_stride,
+      .c = c.data(),
+      .c_stride = c_stride,
+      .m = of.m,
+      .next_base = x.base(),
+      .next_slots = x.slots.data(),
+      .next_count = std::min<std::int64_t>(of.count, 5)};
   (scores ? few.score : few.weigh)(args);
 
   const std::int64_t want_stride = padded(columns, kPanelColumns);
-  std::vector<std::uint16_t> panels(
-      static_cast<std::size_t>(padded(depth, 2) * padded(columns, kPanelColumns)));
+  std::vector<float> panels(static_cast<std::size_t>(padded(depth, 2) * want_stride));
   std::vector<float> want(static_cast<std::size_t>(of.m * want_stride));
   for (std::int64_t head = 0; head < of.num_heads; ++head) {
-    const PagePacker& packer = tier.attention.pack[element];
     (scores ? packer.keys : packer.values)({.base = x.base() + head * x.head_bytes(),
                                             .row_bytes = x.row_bytes(),
                                             .slots = x.slots.data(),
                                             .count = of.count,
                                             .dim = of.dim,
                                             .panels = panels.data()});
-    multiply_panels(tier, panels, a.data() + head * of.m * a_stride, a_stride, of, depth, columns,
-                    want);
+    multiply_panels(tier, panels.data(), a, head * of.m, a_stride, of, product, want);
     for (std::int64_t m = 0; m < of.m; ++m) {
       const float* const row = c.data() + (head * of.m + m) * c_stride;
       CAPTURE(head);
@@ -150,7 +170,7 @@ TEST_CASE("products without panels have the bits of those with panels") {
   for (const caption::CpuTier name : TestedTiers()) {
     const Tier& tier = select_tier(name);
     CAPTURE(cpu_tier_name(name));
-    for (const DType dtype : {DType::kBF16, DType::kI8}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
       const auto element = static_cast<std::size_t>(element_of(dtype));
       if (tier.attention.few_queries[element].score == nullptr) continue;
       for (std::int64_t m = 1; m <= kFewQueries; ++m) {
@@ -171,7 +191,8 @@ TEST_CASE("products without panels have the bits of those with panels") {
       }
     }
   }
-  if (num_checked == 0) MESSAGE("not checked: no tier of this machine has them (AVX512-BF16 has)");
+  if (num_checked == 0)
+    MESSAGE("not checked: no tier of this machine has them (those from AVX2 on have)");
 }
 
 TEST_SUITE_END();

@@ -166,7 +166,10 @@ Tier make_tier() {
   tier.panel8a8 = panel8a8;
   tier.panel4a8 = panel4a8;
   // The products of tiles add in an order of their own.
-  for (FewQueries& products : tier.attention.few_queries) products = {};
+  constexpr Element kOfTiles[] = {Element::kBF16, Element::kI8};
+  for (const Element element : kOfTiles) {
+    tier.attention.few_queries[static_cast<int>(element)] = {};
+  }
   tier.attention.query_panels.attend_block = attend_block<TilePanelProducts<AmxTiles>>;
   tier.attention.query_panels.depth_multiple = kTileDepth;
   return tier;

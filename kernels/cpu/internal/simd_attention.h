@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/attention_tier.h"
 #include "kernels/cpu/internal/simd_exp.h"
+#include "kernels/cpu/internal/simd_few_queries.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
@@ -221,6 +222,9 @@ constexpr AttentionTier kAttentionTier = {
     .softmax = softmax<Simd, Lanes>,
     .scale_add = scale_add<Simd>,
     .query_panels = {},
-    .few_queries = {}};
+    .few_queries = {kFewQueryProducts<Simd, Lanes, Element::kF32>,
+                    kFewQueryProducts<Simd, Lanes, Element::kBF16>,
+                    kFewQueryProducts<Simd, Lanes, Element::kF16>,
+                    kFewQueryProducts<Simd, Lanes, Element::kI8>}};
 
 }  // namespace caption::kernels::cpu
