@@ -2,9 +2,10 @@
 //
 // Traffic   per sequence and layer 2 * context * kv_heads * head_dim numbers of K and V. 16 times
 //           512 tokens, 8 heads of 128, bf16: 33.6 MB, so >= 1.6 ms at 21.1 GB/s.
-// Measured  that step: 3.06 ms, 50 % of the bound; one sequence: 0.33 ms, 29 %; a prompt of 512
-//           tokens: 3.74 ms, 0.29 TFLOP/s, 5 % of 6.0 (the softmax is f32 on vectors). Two vCPUs
-//           with AMX, 2026-11-22, `caption-cli bench --kernels --shape qwen3-0.6b`.
+// Measured  `kernels_bench 2` on two vCPUs of Zen 5, 2026-11-26, the share of the rate of reading
+//           memory that 16 sequences of 512 tokens reach: 65 % with pages of bf16, 57 % of i8 (the
+//           AVX512-BF16 tier); 66 % of bf16, 40 % of i8, 72 % of f32 (AVX2). Two vCPUs with AMX,
+//           2026-11-22: 50 % of bf16, where few queries, too, take panels.
 #include "kernels/paged_attention.h"
 
 #include <algorithm>

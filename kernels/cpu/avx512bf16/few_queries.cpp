@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/avx512bf16/page_rows.h"
 #include "kernels/cpu/avx512bf16/panels.h"
+#include "kernels/cpu/internal/few_rows.h"
 
 namespace caption::kernels::cpu {
 namespace {
@@ -20,28 +21,6 @@ namespace {
   return _mm512_dpbf16_ps(sum, of_query, reinterpret_cast<__m512bh>(pairs));
 }
 
-// kFewKeys rows from row `first` on, and the rows after them, which are prefetched. The last row is
-// repeated where there are fewer.
-struct RowGroup {
-  const char* rows[kFewKeys];
-  const char* next[kFewKeys];
-
-  RowGroup(const FewQueriesArgs& args, std::int64_t first) {
-    const auto* const base = static_cast<const char*>(args.base);
-    const auto* const next_base = static_cast<const char*>(args.next_base);
-    for (std::int64_t i = 0; i < kFewKeys; ++i) {
-      const std::int64_t j = first + i < args.count ? first + i : args.count - 1;
-      rows[i] = base + args.slots[j] * args.row_bytes;
-      next[i] = rows[i];
-      if (const std::int64_t after = first + kFewKeys + i; after < args.count) {
-        next[i] = base + args.slots[after] * args.row_bytes;
-      } else if (i < args.next_count) {
-        next[i] = next_base + args.next_slots[i] * args.row_bytes;
-      }
-    }
-  }
-};
-
 // Two heads at a time, to have enough independent sums to hide the latency.
 template <class Rows, int kQueries>
 void score(const FewQueriesArgs& args) {
@@ -50,7 +29,7 @@ void score(const FewQueriesArgs& args) {
   const std::int64_t num_pairs = (args.dim + 1) / 2;
   const std::int64_t head_bytes = args.dim * Rows::kBytes;
   for (std::int64_t first = 0; first < args.count; first += kFewKeys) {
-    const RowGroup group(args, first);
+    const FewRows<Rows> group(args, first);
     for (std::int64_t head = 0; head < args.num_heads; head += kHeads) {
       __m512 sums[kHeads][kQueries];
       for (auto& of_head : sums) {
@@ -89,7 +68,7 @@ void score(const FewQueriesArgs& args) {
 
 // The sums of a head's queries over the rows of a group, for the dimensions [d, d + 64 kBlocks).
 template <class Rows, int kQueries, int kBlocks>
-void weigh_group(const FewQueriesArgs& args, const RowGroup& group, std::int64_t first,
+void weigh_group(const FewQueriesArgs& args, const FewRows<Rows>& group, std::int64_t first,
                  std::int64_t head, std::int64_t d) {
   constexpr int kRegisters = 4 * kBlocks;
   const std::int64_t head_bytes = args.dim * Rows::kBytes;
@@ -145,7 +124,7 @@ template <class Rows, int kQueries>
 void weigh(const FewQueriesArgs& args) {
   constexpr int kBlocks = kQueries <= 2 ? 2 : 1;  // of 64 dimensions: at most 24 registers of sums
   for (std::int64_t first = 0; first < args.count; first += kFewKeys) {
-    const RowGroup group(args, first);
+    const FewRows<Rows> group(args, first);
     for (std::int64_t head = 0; head < args.num_heads; ++head) {
       for (std::int64_t d = 0; d < args.dim; d += 64 * kBlocks) {
         weigh_group<Rows, kQueries, kBlocks>(args, group, first, head, d);

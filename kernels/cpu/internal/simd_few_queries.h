@@ -7,34 +7,10 @@
 #include <cstdint>
 
 #include "kernels/cpu/attention_tier.h"
+#include "kernels/cpu/internal/few_rows.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
-
-// kFewKeys rows from row `first` on, and the rows after them, which are prefetched. The last row is
-// repeated where there are fewer.
-struct FewRows {
-  const char* rows[kFewKeys];
-  const char* next[kFewKeys];
-};
-
-// Static, so that each tier's file compiles a separate copy with its instruction set.
-static inline FewRows few_rows(const FewQueriesArgs& args, std::int64_t first) {
-  const auto* const base = static_cast<const char*>(args.base);
-  const auto* const next_base = static_cast<const char*>(args.next_base);
-  FewRows group;
-  for (std::int64_t i = 0; i < kFewKeys; ++i) {
-    const std::int64_t j = first + i < args.count ? first + i : args.count - 1;
-    group.rows[i] = base + args.slots[j] * args.row_bytes;
-    group.next[i] = group.rows[i];
-    if (const std::int64_t after = first + kFewKeys + i; after < args.count) {
-      group.next[i] = base + args.slots[after] * args.row_bytes;
-    } else if (i < args.next_count) {
-      group.next[i] = next_base + args.next_slots[i] * args.row_bytes;
-    }
-  }
-  return group;
-}
 
 // Prefetches the 64 bytes that begin with element `at`, if a cache line's worth begins there.
 template <class Simd, Element element>
@@ -46,8 +22,8 @@ void prefetch_few(const char* row, std::int64_t at) {
 // The scores of kWidth rows from row `first` of the group on, for a head that begins with element
 // `head` of a row.
 template <class Simd, class Lanes, Element element, int kQueries>
-void score_columns(const FewQueriesArgs& args, const FewRows& group, int first, std::int64_t head,
-                   const float* a, float* c) {
+void score_columns(const FewQueriesArgs& args, const FewRows<Simd>& group, int first,
+                   std::int64_t head, const float* a, float* c) {
   using Register = typename Simd::Register;
   constexpr int kWidth = Simd::kWidth;
   Register sums[kQueries];
@@ -82,7 +58,7 @@ void score_columns(const FewQueriesArgs& args, const FewRows& group, int first, 
 template <class Simd, class Lanes, Element element, int kQueries>
 void score(const FewQueriesArgs& args) {
   for (std::int64_t first = 0; first < args.count; first += kFewKeys) {
-    const FewRows group = few_rows(args, first);
+    const FewRows<Simd> group(args, first);
     for (std::int64_t head = 0; head < args.num_heads; ++head) {
       const float* const a = static_cast<const float*>(args.a) + head * kQueries * args.a_stride;
       float* const c = args.c + head * kQueries * args.c_stride + first;
@@ -96,7 +72,7 @@ void score(const FewQueriesArgs& args) {
 // The sums of a head's queries over the rows of a group, for kRegisters registers of dimensions
 // from dimension d on.
 template <class Simd, Element element, int kQueries, int kRegisters>
-void weigh_group(const FewQueriesArgs& args, const FewRows& group, std::int64_t first,
+void weigh_group(const FewQueriesArgs& args, const FewRows<Simd>& group, std::int64_t first,
                  std::int64_t head, std::int64_t d) {
   using Register = typename Simd::Register;
   constexpr std::int64_t kWidth = Simd::kWidth;
@@ -146,7 +122,7 @@ void weigh(const FewQueriesArgs& args) {
   constexpr int kMost = Simd::kWidth == 16 ? 8 : 4;
   constexpr int kRegisters = kSums / kQueries < kMost ? kSums / kQueries : kMost;
   for (std::int64_t first = 0; first < args.count; first += kFewKeys) {
-    const FewRows group = few_rows(args, first);
+    const FewRows<Simd> group(args, first);
     for (std::int64_t head = 0; head < args.num_heads; ++head) {
       for (std::int64_t d = 0; d < args.dim; d += kRegisters * Simd::kWidth) {
         weigh_group<Simd, element, kQueries, kRegisters>(args, group, first, head, d);
