@@ -218,19 +218,21 @@ void log_choices(const model::CaptionModel& model, const pipeline::Options& opti
 
 // Takes the model's own settings of generation where nothing else is given, and says which options
 // of the command line change nothing, and which prompts are given twice.
-void adopt_settings(const model::CaptionModel& model, const PresetFlags& flags,
+void adopt_settings(const model::CaptionModel& model, const RunFlags& flags,
                     config::LoadedPreset& loaded) {
   config::adopt_generation_config(loaded.preset, model.generation_config());
   config::require_consistent(loaded.preset);
-  config::RunFacts facts{.device = model.context().device};
+  config::RunFacts facts{.device = model.context().device,
+                         .is_jsonl = choose_format(flags.output) == records::Format::kJsonl};
   if (loaded.preset.given.contains("quantization.requantize")) {
     facts.has_codes = config::holds_codes(loaded.preset.model, loaded.locations);
   }
-  for (const std::string& line : config::describe_unused(loaded.preset, flags.overrides, facts)) {
+  for (const std::string& line :
+       config::describe_unused(loaded.preset, flags.preset.overrides, facts)) {
     log_warning("run", line);
   }
   std::set<std::string_view> texts;
-  for (const std::string& prompt : flags.prompts) {
+  for (const std::string& prompt : flags.preset.prompts) {
     if (texts.insert(prompt).second) continue;
     log_warning("run", "--prompt " + json_quote(prompt) +
                            " is given more than once, and every clip answers it each time");
@@ -334,7 +336,7 @@ int run(const RunFlags& flags, const Globals& globals) {
   std::unique_ptr<model::CaptionModel> model =
       config::open_model(contexts.front(), preset, loaded.locations, choices);
   say_demonstration(*model, preset);
-  adopt_settings(*model, flags.preset, loaded);
+  adopt_settings(*model, flags, loaded);
   check_stream(flags, preset, inputs.size(), prompts.size());
   const Sha256 model_hash = model->content_hash();
   std::unique_ptr<model::CaptionModel> draft =

@@ -21,7 +21,6 @@
 #include "write_checks.h"
 
 namespace caption::cli {
-namespace {
 
 records::Format choose_format(const OutputFlags& flags) {
   if (!flags.format.empty()) return records::parse_format(flags.format);
@@ -31,6 +30,8 @@ records::Format choose_format(const OutputFlags& flags) {
   }
   return records::format_of_suffix(flags.path).value_or(records::Format::kJsonl);
 }
+
+namespace {
 
 records::Retry retry_of(const OutputFlags& flags) {
   records::Retry retry;

@@ -12,6 +12,7 @@
 #include "config/preset.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/prompts.h"
+#include "records/format.h"
 #include "records/output_preview.h"
 #include "records/record_file.h"
 #include "records/sink.h"
@@ -52,6 +53,8 @@ std::optional<config::WeightFormat> weights_of_output(const OutputFlags& flags);
 void add_captions_of_output(const OutputFlags& flags, const std::atomic<bool>& cancelled,
                             pipeline::DraftOptions& drafts);
 
+// Returns the format that --format, the file's name or the terminal chooses.
+records::Format choose_format(const OutputFlags& flags);
 // Returns the output and its format: "captions.jsonl (jsonl)", "standard output (txt)".
 std::string describe_output(const OutputFlags& flags);
 

@@ -30,6 +30,12 @@ bool shares_no_pages(const Preset& preset, const RunFacts& /*facts*/) {
 bool keeps_no_files(const Preset& preset, const RunFacts& /*facts*/) {
   return preset.engine.kv_cache_dir.empty();
 }
+bool has_beams_and_drafts(const Preset& preset, const RunFacts& /*facts*/) {
+  return preset.generation.num_beams > 1 && preset.speculative.method != DraftMethod::kNone;
+}
+bool drops_logprobs(const Preset& preset, const RunFacts& facts) {
+  return preset.generation.num_logprobs >= 0 && !facts.is_jsonl;
+}
 bool rounds_no_codes(const Preset& preset, const RunFacts& facts) {
   return preset.quantization.requantize && !facts.has_codes;
 }
@@ -48,6 +54,8 @@ constexpr Unused kUnused[] = {
     {"generation.seed", is_greedy, kGreedy},
     {"generation.length_penalty", has_one_beam, kOneBeam},
     {"generation.early_stopping", has_one_beam, kOneBeam},
+    {"generation.num_logprobs", drops_logprobs, "in records of csv and txt"},
+    {"speculative.method", has_beams_and_drafts, "on beams"},
     {"engine.attention_keep_tokens", merges_nothing, "without --attention topk-merge"},
     {"engine.attention_threshold", squeezes_nothing, "without --attention squeezed"},
     {"engine.kv_host_bytes", is_on_host, "with --device cpu"},

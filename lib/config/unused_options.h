@@ -16,6 +16,7 @@ namespace caption::config {
 struct RunFacts {
   Device device = Device::kCpu;  // that captions clips
   bool has_codes = true;         // the files of the model's weights hold codes
+  bool is_jsonl = true;          // the format of the records
 };
 
 // Whether weights of the model are codes. Throws as find_model() and model::read_model_files().

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -73,20 +76,74 @@ std::shared_ptr<const weights::GgufFile> open_file(const fs::path& path) {
   return std::make_shared<const weights::GgufFile>(weights::GgufFile::open(path));
 }
 
-// A tower may lie there in several types; the largest file is the most exact.
-std::optional<fs::path> find_tower_file(std::vector<fs::path> files) {
+// Whether a word of a GGUF file's name tells the types of its tensors ("Q4", "K", "M"; "BF16"), or
+// the number of a part ("00001", "of", "00003").
+bool is_of_type(const std::string& word) {
+  static const std::set<std::string> kWords = {"k",  "l",   "m",    "s",   "xl", "xs", "xxs",
+                                               "nl", "f16", "bf16", "f32", "of", "ud"};
+  const bool is_number = word.find_first_not_of("0123456789") == std::string::npos;
+  const std::size_t q = word.starts_with('i') ? 1 : 0;
+  const bool is_quantised = word.size() == q + 2 && word[q] == 'q' &&
+                            std::isdigit(static_cast<unsigned char>(word[q + 1])) != 0;
+  return is_number || is_quantised || kWords.contains(word);
+}
+
+// The words of a file's name in lower case without "mmproj" and the last ones that tell types:
+// those of the model's name.
+std::vector<std::string> model_words(const fs::path& file) {
+  std::vector<std::string> words(1);
+  for (const char c : file.stem().string()) {
+    if (std::string_view("-_. ").find(c) != std::string_view::npos) {
+      words.emplace_back();
+    } else {
+      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  std::erase_if(words, [](const std::string& word) { return word.empty() || word == "mmproj"; });
+  while (!words.empty() && is_of_type(words.back())) words.pop_back();
+  return words;
+}
+
+// Throws where the files are towers of several models.
+void require_one_model(const std::vector<fs::path>& files) {
+  const std::vector<std::string> first = model_words(files.front());
+  if (std::all_of(files.begin(), files.end(),
+                  [&](const fs::path& file) { return model_words(file) == first; })) {
+    return;
+  }
+  std::vector<std::string> names;
+  for (const fs::path& file : files) names.push_back(file.filename().string());
+  throw Error(ErrorCode::kBadModel,
+              folder_of(files.front()).string() + ": holds " + std::to_string(files.size()) +
+                  " vision towers, " + join(names) +
+                  ", and no name tells which is the model's; give each model a folder of its own, "
+                  "or the tower its language model's name behind \"mmproj-\"");
+}
+
+// Of several towers those that have the language model's name count. They differ in their types;
+// the largest file is the most exact.
+std::optional<fs::path> find_tower_file(std::vector<fs::path> files,
+                                        const std::optional<fs::path>& text) {
   std::erase_if(files, [](const fs::path& path) { return !is_tower_file(path); });
+  if (files.empty()) return std::nullopt;
+  if (files.size() == 1) return files.front();
+  std::vector<fs::path> named;
+  if (text) {
+    std::copy_if(files.begin(), files.end(), std::back_inserter(named),
+                 [&](const fs::path& file) { return model_words(file) == model_words(*text); });
+  }
+  if (named.empty()) {
+    require_one_model(files);
+    named = files;
+  }
   std::error_code ignored;
-  const auto largest =
-      std::max_element(files.begin(), files.end(), [&](const auto& a, const auto& b) {
+  const fs::path largest =
+      *std::max_element(named.begin(), named.end(), [&](const auto& a, const auto& b) {
         return fs::file_size(a, ignored) < fs::file_size(b, ignored);
       });
-  if (largest == files.end()) return std::nullopt;
-  if (files.size() > 1) {
-    log_info("model", largest->string() + ": the largest of " + std::to_string(files.size()) +
-                          " mmproj files is used");
-  }
-  return *largest;
+  log_info("model", largest.string() + ": is used of " + std::to_string(files.size()) +
+                        " mmproj files, by its name and as the largest");
+  return largest;
 }
 
 std::optional<fs::path> find_text_file(const fs::path& folder, std::vector<fs::path> files) {
@@ -116,12 +173,13 @@ ModelFolder::ModelFolder(fs::path path, ModelPart part) : path_(std::move(path))
   const bool wants_text = part == ModelPart::kWhole || part == ModelPart::kText;
   const bool wants_tower = part != ModelPart::kText;
   const bool is_named_tower = !reads_files_ && (!wants_text || is_tower_file(path_));
+  std::optional<fs::path> text;
   if (wants_text && !is_named_tower) {
-    const auto text = reads_files_ ? find_text_file(path_, files) : path_;
+    text = reads_files_ ? find_text_file(path_, files) : path_;
     if (text) text_ = open_file(*text);
   }
   if (!wants_tower) return;
-  const auto tower = is_named_tower ? path_ : find_tower_file(std::move(files));
+  const auto tower = is_named_tower ? path_ : find_tower_file(std::move(files), text);
   if (tower) tower_ = open_file(*tower);
 }
 

@@ -55,6 +55,13 @@ TEST_SUITE("config/unused_options") {
          {.has_codes = false},
          "with this --model, whose weights are no codes"},
         {{{"quantization.requantize", "false", "--requantize"}}, {.has_codes = false}},
+        {{{"generation.num_logprobs", "1", "--logprobs"}},
+         {.is_jsonl = false},
+         "in records of csv and txt"},
+        {{{"generation.num_logprobs", "1", "--logprobs"}}},
+        {{{"speculative.method", "archive", "--drafts"}, beams}, {}, "on beams"},
+        {{{"speculative.method", "none", "--drafts"}, beams}},
+        {{{"speculative.method", "archive", "--drafts"}}},
         {{beams}},
     };
     for (const Row& row : rows) {

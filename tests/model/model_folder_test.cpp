@@ -76,6 +76,25 @@ TEST_SUITE("model/model_folder") {
     fs::copy_file(drawn.path() / "mmproj-model.gguf", drawn.path() / "model-MMPROJ-small.gguf");
     fs::resize_file(drawn.path() / "model-MMPROJ-small.gguf", 100);
     CHECK(hash == hash_of(drawn.path()));
+    // The one that has the model's name counts before a larger one.
+    fs::copy_file(drawn.path() / "mmproj-model.gguf", drawn.path() / "mmproj-other-F16.gguf");
+    fs::resize_file(drawn.path() / "mmproj-other-F16.gguf", 100 << 20);
+    CHECK(hash == hash_of(drawn.path()));
+    CHECK(hash == hash_of(text));
+    fs::rename(text, drawn.path() / "third.gguf");
+    check_refused(drawn.path(), ErrorCode::kBadModel,
+                  "holds 3 vision towers, mmproj-model.gguf, mmproj-other-F16.gguf, "
+                  "model-MMPROJ-small.gguf, and no name tells which is the model's");
+    // Towers of one name differ in their types.
+    fs::rename(drawn.path() / "third.gguf", text);
+    fs::remove(drawn.path() / "mmproj-other-F16.gguf");
+    fs::rename(text, drawn.path() / "third-Q4_K_M-00001-of-00003.gguf");
+    fs::rename(drawn.path() / "mmproj-model.gguf", drawn.path() / "mmproj-Third_BF16.gguf");
+    fs::rename(drawn.path() / "model-MMPROJ-small.gguf", drawn.path() / "third.mmproj-IQ4_XS.gguf");
+    CHECK(ModelFolder(drawn.path()).gguf_tower()->path().filename() == "mmproj-Third_BF16.gguf");
+    fs::rename(drawn.path() / "third-Q4_K_M-00001-of-00003.gguf", text);
+    CHECK(ModelFolder(drawn.path()).gguf_tower()->path().filename() == "mmproj-Third_BF16.gguf");
+    fs::rename(drawn.path() / "mmproj-Third_BF16.gguf", drawn.path() / "mmproj-model.gguf");
     // Files beside a model that is named by its folder count.
     std::ofstream(drawn.path() / "preprocessor_config.json")
         << R"({"size": {"height": 55, "width": 56}})";

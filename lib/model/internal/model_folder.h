@@ -23,8 +23,10 @@ class ModelFolder {
   // `path` is a folder, or a .gguf file. A folder with .gguf files and without .safetensors ones
   // holds one language model and one vision tower with its projector, or one of them; a tower's
   // file has "mmproj" in its name, as llama.cpp expects it. The tower of a language model that is
-  // named by its file is the one beside it. Of several towers' files the largest counts. Throws
-  // Error(kBadModel) for a folder with several language models, and as GgufFile::open().
+  // named by its file is the one beside it; of several, those that have the model's name but for the
+  // types count, and of these the largest. Throws Error(kBadModel) for a folder with several
+  // language models or towers of several models none of which has the name, and as
+  // GgufFile::open().
   explicit ModelFolder(std::filesystem::path path, ModelPart part = ModelPart::kWhole);
 
   const std::filesystem::path& path() const { return path_; }
