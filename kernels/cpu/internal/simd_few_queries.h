@@ -12,7 +12,8 @@
 
 namespace caption::kernels::cpu {
 
-// Prefetches the 64 bytes that begin with element `at`, if a cache line's worth begins there.
+// Prefetches the 64 bytes of a row from element `at` on if `at` is a multiple of 64 bytes, so that
+// no bytes are prefetched twice.
 template <class Simd, Element element>
 void prefetch_few(const char* row, std::int64_t at) {
   constexpr std::int64_t kBytes = element == Element::kF32 ? 4 : element == Element::kI8 ? 1 : 2;

@@ -22,7 +22,7 @@ inline constexpr std::int64_t kMaxContext = 24;  // tokens
 struct OrderEntry {
   static constexpr std::ptrdiff_t kNumNext = 3;
   std::uint32_t position;
-  std::int32_t next[kNumNext];  // from the first kBegin on kBegin
+  std::int32_t next[kNumNext];  // kBegin from the end of the text on
 };
 
 // Indices of a run's order.
@@ -47,7 +47,7 @@ class ContextHash {
   std::uint32_t mark() const { return static_cast<std::uint32_t>(value_); }
 
  private:
-  std::uint64_t value_ = 0x632BE59BD9B4E019U;  // of no token
+  std::uint64_t value_ = 0x632BE59BD9B4E019U;  // the hash of no token
 };
 
 // The contexts of a run that an index has.
@@ -55,7 +55,7 @@ struct ContextList {
   struct Item {
     ContextHash hash;
     IndexRange positions{};
-    std::uint32_t first = 0;  // position
+    std::uint32_t first = 0;  // the first of these positions in the order
   };
   std::vector<Item> items;
   std::size_t least_split = 0;  // contexts of at least so many positions have their children, too
@@ -72,7 +72,7 @@ ContextList list_contexts(std::span<const std::int32_t> tokens, std::span<const 
 class ContextIndex {
  public:
   struct Entry {
-    std::uint32_t mark = 0;      // of the context's hash
+    std::uint32_t mark = 0;      // ContextHash::mark() of the context
     std::uint32_t position = 0;  // the first of its positions
     IndexRange positions{};      // none: the slot is empty
   };

@@ -13,13 +13,13 @@
 
 namespace caption::drafts {
 
-// The guesses after a context; of the size of a cache line.
+// The guesses after a context. It has the size of a cache line.
 struct alignas(64) Continuation {
   static constexpr std::int64_t kMost = 8;  // guesses
 
   std::int32_t tokens[kMost] = {};
   std::uint8_t counts[kMost] = {};  // [i]: the places that have the first i + 1 tokens
-  std::uint32_t mark = 0;           // of the context's hash
+  std::uint32_t mark = 0;           // ContextHash::mark() of the context
   std::uint8_t total = 0;           // places that were looked at; 0: the slot is empty
   std::uint8_t num_guesses = 0;     // fewer than kMost where all texts have ended
 };
@@ -27,8 +27,8 @@ struct alignas(64) Continuation {
 class Continuations {
  public:
   Continuations() = default;
-  // Of the contexts that at least least() positions have, but for short runs. `order` has positions
-  // of `tokens`.
+  // Counts the guesses after each context that at least least() positions of the run have; a short
+  // run gets an empty table. `order` has positions of `tokens`.
   Continuations(const ContextList& contexts, std::span<const std::int32_t> tokens,
                 std::span<const OrderEntry> order);
 

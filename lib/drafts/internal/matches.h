@@ -55,8 +55,8 @@ class Matches {
 
   const std::span<const TokenRun> runs_;
   const Context context_;
-  std::array<ContextHash, kMaxContext + 1> hashes_;  // [i] of the last i tokens
-  std::int64_t num_hashes_ = 1;                      // that were computed
+  std::array<ContextHash, kMaxContext + 1> hashes_;  // [i] is the hash of the last i tokens
+  std::int64_t num_hashes_ = 1;                      // so many of hashes_ are computed
   // [i] is the number of positions after the last i tokens, found by index or, if more, compared.
   std::array<std::size_t, kMaxContext + 1> counts_{};
   std::array<Found, kMostRuns + 1> found_;  // [i] in run i

@@ -106,7 +106,7 @@ class Places {
     if (equal.token != kBegin && is_more) best = equal;
   }
 
-  // num_added_ of each
+  // The first num_added_ elements of each are set.
   std::array<const std::int32_t*, kMost> tokens_;
   std::array<const OrderEntry*, kMost> entries_;
   std::array<std::int32_t, kMost> read_;

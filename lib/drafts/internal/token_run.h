@@ -61,7 +61,7 @@ class Context {
   }
 
  private:
-  std::array<std::int32_t, kMaxContext> tokens_;  // size_ of them
+  std::array<std::int32_t, kMaxContext> tokens_;  // the first size_ are set
   std::int64_t size_ = 0;
 };
 
