@@ -46,6 +46,8 @@ struct Activations {
 
   const std::int8_t* codes = nullptr;    // kPanels8A8, kPanels4A8: [M, 4 * quads or more]
   const IntegerRow* integers = nullptr;  // [M]: scale and sum of the codes
+  // [M, groups]: sums of the codes of a group of columns, for kPanels4A8 on tiers that need them
+  const std::int16_t* code_sums = nullptr;
 
   std::int64_t bf16_stride() const { return row_bytes / 2; }
 };

@@ -5,6 +5,7 @@
 //           [3072 + 3072, 1024]: 1.94 ms, 3.3 TFLOP/s. Two vCPUs with AMX, tier amx, 2026-11-26,
 //           `caption-cli bench --kernels --shape qwen3-0.6b`.
 #include <algorithm>
+#include <numeric>
 
 #include "base/math.h"
 #include "kernels/cpu/linear_blocks.h"
@@ -139,36 +140,50 @@ void multiply_quantised(const Tier& tier, const Activations& x, const PackedWeig
 
 Activations round_to_8_bits(Stream& stream, const Tier& tier, ConstView x,
                             std::span<const LinearPart> parts) {
+  const PackedWeight& weight = PackedWeight::of(parts.front().weight);
   const std::int64_t num_rows = x.dim(0);
   const std::int64_t k = x.dim(1);
-  const RowOrder order(tier.reads_tiled_rows, num_rows,
-                       4 * PackedWeight::of(parts.front().weight).panels().dim(1));
+  const RowOrder order(tier.reads_tiled_rows, num_rows, 4 * weight.panels().dim(1));
+  const bool needs_sums =
+      tier.needs_code_sums && weight.layout() == PackedWeight::Layout::kPanels4A8;
+  const std::int64_t group = weight.group_columns();
+  const std::int64_t groups = needs_sums ? weight.steps().dim(1) : std::int64_t{0};
   ScratchPieces pieces;
   const std::size_t codes_at = pieces.add<std::byte>(num_rows * order.row_bytes());
   const std::size_t rows_at = pieces.add<IntegerRow>(num_rows);
+  const std::size_t sums_at = pieces.add<std::int16_t>(num_rows * groups);
   std::byte* const scratch = stream.scratch(pieces.size_bytes());
   auto* const rows = reinterpret_cast<IntegerRow*>(scratch + rows_at);
+  auto* const sums = reinterpret_cast<std::int16_t*>(scratch + sums_at);
   parallel_for(stream, num_rows, k, [&](std::int64_t begin, std::int64_t end) {
     order.write_rows(scratch + codes_at, begin, end, [&](std::int64_t m, std::byte* to) {
       auto* const codes = reinterpret_cast<std::int8_t*>(to);
       rows[m] = tier.to_int8(x.as<float>() + m * x.row_stride(), codes, k);
       std::fill(codes + k, codes + order.row_bytes(), std::int8_t{0});
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const std::int64_t end = std::min(k, (g + 1) * group);
+        sums[m * groups + g] = static_cast<std::int16_t>(
+            std::accumulate(codes + g * group, codes + end, std::int32_t{0}));
+      }
     });
   });
   return {.row_bytes = order.row_bytes(),
           .has_tiled_rows = tier.reads_tiled_rows,
           .codes = reinterpret_cast<const std::int8_t*>(scratch + codes_at),
-          .integers = rows};
+          .integers = rows,
+          .code_sums = needs_sums ? sums : nullptr};
 }
 
 namespace {
 
-// Computes the exact sums of a block's rows and one panel.
+// Computes the exact sums of a block's rows and one panel; `code_sums` are those of its rows.
 void sum_panel(const Tier& tier, const PackedWeight& weight, std::int64_t panel,
-               const IntegerArgs& args) {
+               const std::int16_t* code_sums, const IntegerArgs& args) {
   if (weight.layout() == PackedWeight::Layout::kPanels8A8) return tier.panel8a8(args);
   tier.panel4a8({.a = args.a,
                  .a_stride = args.a_stride,
+                 .a_sums = code_sums,
+                 .a_sums_stride = weight.steps().dim(1),
                  .codes = args.panel,
                  .steps = weight.steps().as<std::uint8_t>() + panel * weight.steps().row_stride(),
                  .num_quads = args.num_quads,
@@ -184,10 +199,12 @@ void multiply_integers(const Tier& tier, const Activations& x, const PackedWeigh
                        const Block& block, float* tile) {
   const ConstView panels = weight.panels();
   const std::int64_t quads = panels.dim(1);
+  const std::int16_t* const code_sums =
+      x.code_sums == nullptr ? nullptr : x.code_sums + block.first_row * weight.steps().dim(1);
   alignas(64) std::int32_t sums[kMostBlockRows * kPanelColumns];
   for (std::int64_t i = 0; i < block.num_panels(); ++i) {
     const std::int64_t panel = block.first_panel() + i;
-    sum_panel(tier, weight, panel,
+    sum_panel(tier, weight, panel, code_sums,
               {.a = x.codes + block.first_row * x.row_bytes,
                .a_stride = x.row_bytes,
                .panel = panels.as<std::uint8_t>() + panel * panels.row_stride(),

@@ -110,6 +110,9 @@ static constexpr std::int64_t quad4_position(std::int64_t n, std::int64_t c) {
 struct Integer4Args {
   const std::int8_t* a = nullptr;  // [m, 4 * num_quads] in the tier's order, zeros from K on
   std::int64_t a_stride = 0;
+  // [m, groups]: the sums of a row's activations; only where the tier has needs_code_sums
+  const std::int16_t* a_sums = nullptr;
+  std::int64_t a_sums_stride = 0;
   const std::uint8_t* codes = nullptr;  // [num_quads, 2 * kPanelColumns]
   const std::uint8_t* steps = nullptr;  // [groups, 2, kPanelColumns]: steps, bases
   std::int64_t num_quads = 0;
@@ -250,6 +253,7 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // c[m, n] = sum_k a[m, k] * b[n, k], in interleaved partial sums over k, then a tree.
   Gemm dot[kNumElements];
   bool reads_tiled_rows;  // panel_gemm() also reads other rows
+  bool needs_code_sums;   // panel4a8() reads a_sums
   // c = a * panels^T; every sum runs over the pairs of columns in ascending order.
   void (*panel_gemm)(const PanelArgs& args);
   void (*panel8)(const QuantisedArgs& args);

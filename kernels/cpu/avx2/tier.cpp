@@ -1,8 +1,8 @@
 // The AVX2 tier: 8 floats a register, 16 registers.
 //
 // A tile of f32 products uses 6 x 2 registers of sums, 2 of weights and 1 of activations, or with few
-// rows 3 x 4 of sums, 3 of activations and 1 of weights; a tile of integer products uses 6 x 2 of
-// sums, 2 of weights, 1 of activations and 1 of products.
+// rows 3 x 4 of sums, 3 of activations and 1 of weights; a tile of integer products uses 5 x 2 of
+// sums, 4 of weights, 1 of activations and 1 of products, or with codes of 4 bits 6 x 2, 2, 1 and 1.
 #include "kernels/cpu/tier.h"
 
 #include <immintrin.h>
@@ -13,6 +13,7 @@
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
 #include "kernels/cpu/internal/simd_integer_panels.h"
+#include "kernels/cpu/internal/simd_nibble_panels.h"
 #include "kernels/cpu/internal/simd_norm.h"
 #include "kernels/cpu/internal/simd_outputs.h"
 #include "kernels/cpu/internal/simd_panels.h"
@@ -25,8 +26,8 @@ struct Avx2 {
   static constexpr int kWidth = 8;
   static constexpr int kTileRows = 6;
   static constexpr int kPanelRows = 3;
-  static constexpr int kIntegerRows = 6;
-  static constexpr int kIntegerRegisters = 2;
+  static constexpr int kIntegerRows = 5;
+  static constexpr int kNibbleRows = 6;
 
   static __m256i first(int count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -145,35 +146,63 @@ struct Avx2 {
 
   using Integers = __m256i;
   static Integers zero_integers() { return _mm256_setzero_si256(); }
+  static Integers load_bits(const void* x) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(x));
+  }
+  static void store_integers(std::int32_t* y, Integers x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), x);
+  }
+  static Integers add_integers(Integers x, Integers y) { return _mm256_add_epi32(x, y); }
+  // Widens kWidth bytes to lanes of 32 bits.
   static Integers widen_u8(const std::uint8_t* x) {
-    return _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x)));
   }
-  static void widen_i8(const std::int8_t* x, std::int16_t* y, std::int64_t count) {
+  // Repeats the lower half of every lane of 32 bits in the upper half, which must be zero.
+  static Integers twice(Integers x) { return _mm256_or_si256(x, _mm256_slli_epi32(x, 16)); }
+  // The even and odd bytes, widened to lanes of 16 bits.
+  static Integers even_bytes(Integers x) { return _mm256_and_si256(x, _mm256_set1_epi16(0xFF)); }
+  static Integers odd_bytes(Integers x) { return _mm256_srli_epi16(x, 8); }
+  static Integers low_nibbles(Integers x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
+  static Integers high_nibbles(Integers x) {
+    return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15));
+  }
+  // Writes the even numbers of x to `even` and the odd ones to `odd`; `count` is a multiple of 4.
+  static void widen_i8(const std::int8_t* x, std::int64_t count, std::int16_t* even,
+                       std::int16_t* odd) {
     std::int64_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), _mm256_cvtepi8_epi16(bytes));
+    for (; i + 32 <= count; i += 32) {
+      const Integers bytes = load_bits(x + i);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(even + i / 2),
+                          _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(odd + i / 2), _mm256_srai_epi16(bytes, 8));
     }
-    for (; i < count; ++i) y[i] = x[i];
+    for (; i < count; i += 2) {
+      even[i / 2] = x[i];
+      odd[i / 2] = x[i + 1];
+    }
   }
-  static Integers broadcast_four(const std::int16_t* x) {
-    long long four;
+  // Repeats four bytes.
+  static Integers broadcast_bytes(const void* x) {
+    int four;
     __builtin_memcpy(&four, x, sizeof four);
-    return _mm256_set1_epi64x(four);
+    return _mm256_set1_epi32(four);
   }
-  // Returns z + the sums of adjacent products. The empty asm statement keeps the addition in place:
-  // GCC 12 otherwise computes all products of a tile before adding them, and runs out of registers.
+  // Lanes of 32 bits whose lower half is x and whose upper half is zero.
+  static Integers broadcast_word(std::int16_t x) {
+    return _mm256_set1_epi32(static_cast<std::uint16_t>(x));
+  }
+  // Return z + the sums of adjacent products: of numbers of 16 bits in lanes of 32, and of unsigned
+  // by signed bytes in lanes of 16. The empty asm statement keeps the addition in place: GCC 12
+  // otherwise computes all products of a tile before adding them, and runs out of registers.
   static Integers multiply_add_pairs(Integers x, Integers y, Integers z) {
     Integers sum = _mm256_add_epi32(z, _mm256_madd_epi16(x, y));
     __asm__("" : "+x"(sum));
     return sum;
   }
-  // y (+)= the sums of adjacent lanes.
-  static void write_pair_sums(Integers x0, Integers x1, bool add, std::int32_t* y) {
-    auto* const to = reinterpret_cast<__m256i*>(y);
-    const __m256i sums =
-        _mm256_permute4x64_epi64(_mm256_hadd_epi32(x0, x1), _MM_SHUFFLE(3, 1, 2, 0));
-    _mm256_storeu_si256(to, add ? _mm256_add_epi32(_mm256_loadu_si256(to), sums) : sums);
+  static Integers multiply_add_bytes(Integers x, Integers y, Integers z) {
+    Integers sum = _mm256_add_epi16(z, _mm256_maddubs_epi16(x, y));
+    __asm__("" : "+x"(sum));
+    return sum;
   }
 
   // Keeps x, which is used several times, in a register: GCC 12 otherwise reloads it from memory.
@@ -303,6 +332,7 @@ IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
 constexpr Tier kTier = {.dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF16>,
                                 dot<Avx2, Element::kF16>, dot<Avx2, Element::kI8>},
                         .reads_tiled_rows = false,
+                        .needs_code_sums = true,
                         .panel_gemm = panel_gemm_reference,
                         .panel8 = panel8<Avx2>,
                         .panel4 = panel4<Avx2>,

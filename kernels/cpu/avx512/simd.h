@@ -19,8 +19,8 @@ struct Avx512 {
   static constexpr int kWidth = 16;
   static constexpr int kTileRows = 6;
   static constexpr int kPanelRows = 8;
-  static constexpr int kIntegerRows = 6;
-  static constexpr int kIntegerRegisters = 4;
+  static constexpr int kIntegerRows = 8;
+  static constexpr int kNibbleRows = 8;
 
   static __mmask16 first(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
 
@@ -116,37 +116,57 @@ struct Avx512 {
 
   using Integers = __m512i;
   static Integers zero_integers() { return _mm512_setzero_si512(); }
+  static Integers load_bits(const void* x) { return _mm512_loadu_si512(x); }
+  static void store_integers(std::int32_t* y, Integers x) { _mm512_storeu_si512(y, x); }
+  static Integers add_integers(Integers x, Integers y) { return _mm512_add_epi32(x, y); }
+  // Widens kWidth bytes to lanes of 32 bits.
   static Integers widen_u8(const std::uint8_t* x) {
-    return _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
   }
-  static void widen_i8(const std::int8_t* x, std::int16_t* y, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; i += 32) {
+  // Repeats the lower half of every lane of 32 bits in the upper half, which must be zero.
+  static Integers twice(Integers x) { return _mm512_or_si512(x, _mm512_slli_epi32(x, 16)); }
+  // The even and odd bytes, widened to lanes of 16 bits.
+  static Integers even_bytes(Integers x) { return _mm512_and_si512(x, _mm512_set1_epi16(0xFF)); }
+  static Integers odd_bytes(Integers x) { return _mm512_srli_epi16(x, 8); }
+  static Integers low_nibbles(Integers x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
+  static Integers high_nibbles(Integers x) {
+    return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
+  }
+  // Writes the even numbers of x to `even` and the odd ones to `odd`; `count` is a multiple of 4.
+  static void widen_i8(const std::int8_t* x, std::int64_t count, std::int16_t* even,
+                       std::int16_t* odd) {
+    for (std::int64_t i = 0; i < count; i += 64) {
       const std::int64_t left = count - i;
-      const auto some = left < 32 ? (__mmask32{1} << left) - 1u : ~__mmask32{0};
-      const __m512i words = _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(some, x + i));
-      _mm512_mask_storeu_epi16(y + i, some, words);
+      const auto some = left < 64 ? (__mmask64{1} << left) - 1u : ~__mmask64{0};
+      const auto halves = left < 64 ? (__mmask32{1} << (left / 2)) - 1u : ~__mmask32{0};
+      const __m512i bytes = _mm512_maskz_loadu_epi8(some, x + i);
+      _mm512_mask_storeu_epi16(even + i / 2, halves,
+                               _mm512_srai_epi16(_mm512_slli_epi16(bytes, 8), 8));
+      _mm512_mask_storeu_epi16(odd + i / 2, halves, _mm512_srai_epi16(bytes, 8));
     }
   }
-  static Integers broadcast_four(const std::int16_t* x) {
-    long long four;
+  // Repeats four bytes.
+  static Integers broadcast_bytes(const void* x) {
+    int four;
     __builtin_memcpy(&four, x, sizeof four);
-    return _mm512_set1_epi64(four);
+    return _mm512_set1_epi32(four);
   }
-  // Returns z + the sums of adjacent products. The empty asm statement keeps the addition in place:
-  // GCC 12 otherwise computes all products of a tile before adding them, and runs out of registers.
+  // Lanes of 32 bits whose lower half is x and whose upper half is zero.
+  static Integers broadcast_word(std::int16_t x) {
+    return _mm512_set1_epi32(static_cast<std::uint16_t>(x));
+  }
+  // Return z + the sums of adjacent products: of numbers of 16 bits in lanes of 32, and of unsigned
+  // by signed bytes in lanes of 16. The empty asm statement keeps the addition in place: GCC 12
+  // otherwise computes all products of a tile before adding them, and runs out of registers.
   static Integers multiply_add_pairs(Integers x, Integers y, Integers z) {
     Integers sum = _mm512_add_epi32(z, _mm512_madd_epi16(x, y));
     __asm__("" : "+v"(sum));
     return sum;
   }
-  // y (+)= the sums of adjacent lanes.
-  static void write_pair_sums(Integers x0, Integers x1, bool add, std::int32_t* y) {
-    const __m512i evens =
-        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    const __m512i odds = _mm512_or_si512(evens, _mm512_set1_epi32(1));
-    const __m512i sums = _mm512_add_epi32(_mm512_permutex2var_epi32(x0, evens, x1),
-                                          _mm512_permutex2var_epi32(x0, odds, x1));
-    _mm512_storeu_si512(y, add ? _mm512_add_epi32(_mm512_loadu_si512(y), sums) : sums);
+  static Integers multiply_add_bytes(Integers x, Integers y, Integers z) {
+    Integers sum = _mm512_add_epi16(z, _mm512_maddubs_epi16(x, y));
+    __asm__("" : "+v"(sum));
+    return sum;
   }
 
   // Keeps x, which is used several times, in a register: GCC 12 otherwise reloads it from memory.

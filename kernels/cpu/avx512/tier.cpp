@@ -13,6 +13,7 @@
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
 #include "kernels/cpu/internal/simd_integer_panels.h"
+#include "kernels/cpu/internal/simd_nibble_panels.h"
 #include "kernels/cpu/internal/simd_norm.h"
 #include "kernels/cpu/internal/simd_outputs.h"
 #include "kernels/cpu/internal/simd_panels.h"
@@ -78,6 +79,7 @@ IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
 constexpr Tier kTier = {.dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element::kBF16>,
                                 dot<Avx512, Element::kF16>, dot<Avx512, Element::kI8>},
                         .reads_tiled_rows = false,
+                        .needs_code_sums = true,
                         .panel_gemm = panel_gemm_reference,
                         .panel8 = panel8<Avx512>,
                         .panel4 = panel4<Avx512>,

@@ -251,6 +251,7 @@ bool widen_e4m3_reference(const E4M3Args& args) {
 const Tier& reference_tier() {
   static const Tier kTier = {.dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
                              .reads_tiled_rows = false,
+                             .needs_code_sums = false,
                              .panel_gemm = panel_gemm_reference,
                              .panel8 = panel8_reference,
                              .panel4 = panel4_reference,
