@@ -141,6 +141,74 @@ TEST_CASE("products of integers are exact, also at the ends of their ranges") {
   }
 }
 
+TEST_CASE("products of codes of 4 bits are exact, also at the ends of their ranges") {
+  constexpr std::int64_t kColumns = caption::kernels::cpu::kPanelColumns;
+  std::mt19937 engine(8);
+  std::uniform_int_distribution<int> byte(0, 255);
+  // Groups of fewer columns than a tile adds in 16 bits, of as many, of more and of the most; the
+  // last group may be shorter.
+  for (const auto& [quads, group_quads] : {std::pair<std::int64_t, std::int64_t>{1, 8},
+                                           {3, 8},
+                                           {16, 8},
+                                           {29, 16},
+                                           {64, 32},
+                                           {203, 32}}) {
+    for (const std::int64_t m : {1, 2, 5, 6, 7, 13}) {
+      CAPTURE(quads);
+      CAPTURE(m);
+      const std::int64_t groups = (quads + group_quads - 1) / group_quads;
+      const std::int64_t stride = 4 * quads + 3;
+      std::vector<std::int8_t> a(static_cast<std::size_t>(m * stride));
+      std::vector<std::uint8_t> codes(static_cast<std::size_t>(2 * quads * kColumns));
+      std::vector<std::uint8_t> steps(static_cast<std::size_t>(groups * 2 * kColumns));
+      for (std::int8_t& code : a) code = static_cast<std::int8_t>(byte(engine) - 128);
+      for (std::uint8_t& code : codes) code = static_cast<std::uint8_t>(byte(engine));
+      for (std::int64_t g = 0; g < groups; ++g) {
+        for (std::int64_t n = 0; n < kColumns; ++n) {
+          const int step = byte(engine) / 15;
+          std::uint8_t* const of_group = steps.data() + g * 2 * kColumns;
+          of_group[n] = static_cast<std::uint8_t>(step);
+          of_group[kColumns + n] = static_cast<std::uint8_t>(byte(engine) % (256 - 15 * step));
+        }
+        steps[static_cast<std::size_t>(g * 2 * kColumns)] = 17;  // feature 0: weights of 255
+        steps[static_cast<std::size_t>(g * 2 * kColumns + kColumns)] = 0;
+      }
+      std::fill_n(a.begin(), 4 * quads, std::int8_t{-128});
+      for (std::int64_t quad = 0; quad < quads; ++quad) {
+        std::fill_n(codes.begin() + quad * 2 * kColumns, 4, std::uint8_t{255});
+      }
+      std::vector<std::int16_t> sums(static_cast<std::size_t>(m * groups));
+      for (std::int64_t r = 0; r < m; ++r) {
+        for (std::int64_t k = 0; k < 4 * quads; ++k) {
+          auto& sum = sums[static_cast<std::size_t>(r * groups + k / (4 * group_quads))];
+          sum = static_cast<std::int16_t>(sum + a[static_cast<std::size_t>(r * stride + k)]);
+        }
+      }
+      const auto products = [&](CpuTier tier) {
+        std::vector<std::int32_t> c(static_cast<std::size_t>(m * kColumns), -7);
+        select_tier(tier).panel4a8({.a = a.data(),
+                                    .a_stride = stride,
+                                    .a_sums = sums.data(),
+                                    .a_sums_stride = groups,
+                                    .codes = codes.data(),
+                                    .steps = steps.data(),
+                                    .num_quads = quads,
+                                    .group_quads = group_quads,
+                                    .c = c.data(),
+                                    .c_stride = kColumns,
+                                    .m = m});
+        return c;
+      };
+      const std::vector<std::int32_t> want = products(CpuTier::kReference);
+      REQUIRE(want[0] == -128 * 255 * 4 * quads);
+      for (const CpuTier tier : TestedTiers()) {
+        CAPTURE(static_cast<int>(tier));
+        CHECK(products(tier) == want);
+      }
+    }
+  }
+}
+
 TEST_CASE("rounding to bf16 gives the same bits in every tier, or zeros of subnormals") {
   std::vector<std::uint32_t> bits = {0x00000000, 0x80000000, 0x3F800000, 0x3F808000, 0x3F818000,
                                      0x3F808001, 0x3F807FFF, 0x7F7FFFFF, 0x7F800000, 0xFF800000,

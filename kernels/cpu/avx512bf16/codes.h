@@ -5,6 +5,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/internal/fetch_ahead.h"
 #include "kernels/cpu/internal/quad_groups.h"
 #include "kernels/cpu/tier.h"
 
@@ -12,12 +13,6 @@ namespace caption::kernels::cpu {
 namespace {
 
 inline constexpr std::int64_t kPairCodes = 2 * kPanelColumns;
-
-// With few rows the hardware prefetcher fetches weights too late: at M = 8 a third of the time was
-// spent waiting. Half and twice this distance are slower.
-inline void fetch_ahead(const void* weights) {
-  _mm_prefetch(static_cast<const char*>(weights) + 2048, _MM_HINT_T0);
-}
 
 // Reads a pair of columns of 32 features as two registers of bf16: the first and the last 16
 // features.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/internal/fetch_ahead.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
@@ -24,6 +25,7 @@ struct PanelCodes8 {
   explicit PanelCodes8(const QuantisedArgs& args) : codes(args.codes) {}
   void load(std::int64_t pair, PanelPair<Simd>& weights) const {
     const std::uint8_t* const from = codes + pair * kPairCodes;
+    fetch_ahead(from);
 #pragma GCC unroll 4
     for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
       Simd::widen_i8_pairs(from + j * 2 * Simd::kWidth, weights.columns[0][j],
@@ -37,7 +39,9 @@ template <class Simd>
 struct PanelCodes4 {
   explicit PanelCodes4(const QuantisedArgs& args) : codes(args.codes), codebook(args.codebook) {}
   void load(std::int64_t pair, PanelPair<Simd>& weights) const {
-    codebook.look_up(codes + pair * kPanelColumns, weights.columns[0], weights.columns[1]);
+    const std::uint8_t* const from = codes + pair * kPanelColumns;
+    fetch_ahead(from);
+    codebook.look_up(from, weights.columns[0], weights.columns[1]);
   }
   const std::uint8_t* codes;
   typename Simd::Codebook codebook;

@@ -1,17 +1,18 @@
-// kernels/cpu/internal/simd_integer_panels.h: Tier::panel8a8 for tiers that multiply 16-bit integers
-// (simd_gemm.h describes `Simd`).
+// kernels/cpu/internal/simd_integer_panels.h: Tier::panel8a8 for tiers that multiply 16-bit
+// integers (simd_gemm.h describes `Simd`).
 //
 // Layout    a register holds the weights of four columns of kWidth features. Those of the even and
 //           of the odd columns are widened to 16 bits by a mask and a shift; an instruction
 //           multiplies both even (or odd) columns by a row's two activations and adds the products,
-//           so that a lane sums one feature. Columns are processed in chunks, so that a chunk of the
-//           panel and a tile's widened activations stay in the first-level cache while all rows use
-//           them.
+//           so that a lane sums one feature. Columns are processed in chunks, so that a chunk of
+//           the panel and a tile's widened activations stay in the first-level cache while all rows
+//           use them.
 // Numerics  exact: two products are at most 2 * 255 * 128 in magnitude, far inside 32 bits.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cpu/internal/fetch_ahead.h"
 #include "kernels/cpu/internal/row_tiles.h"
 #include "kernels/cpu/tier.h"
 
@@ -39,6 +40,9 @@ void integer_tile(const IntegerArgs& args, std::int64_t first, std::int64_t end,
   }
   for (std::int64_t quad = first; quad < end; ++quad) {
     const std::uint8_t* const codes = args.panel + quad * kQuadCodes + 4 * feature;
+    if (m0 == 0 && feature == 0) {
+      for (std::int64_t line = 0; line < kQuadCodes; line += 64) fetch_ahead(codes + line);
+    }
     typename Simd::Integers even[kRegisters];
     typename Simd::Integers odd[kRegisters];
 #pragma GCC unroll 4
