@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 
-TIER_OBJECT = re.compile(r"/cpu/(avx2|avx512|avx512bf16|amx)/")
+TIER_OBJECT = re.compile(r"/cpu/(avx2|avxvnni|avx512|avx512bf16|amx)/")
 SHARED_FUNCTION = re.compile(r"^[0-9a-f]+ W (.+)$")
 
 

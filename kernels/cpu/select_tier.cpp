@@ -3,14 +3,33 @@
 #include <string>
 
 #include "base/error.h"
+#include "kernels/cpu/avxvnni/integer_panels.h"
 
 namespace caption::kernels::cpu {
+
+#if defined(__x86_64__)
+namespace {
+
+Tier make_avx2_tier() {
+  Tier tier = avx2_tier();
+  if (has_cpu_feature("avxvnni")) {
+    tier.panel8a8 = panel8a8_avxvnni;
+    tier.panel4a8 = panel4a8_avxvnni;
+  }
+  return tier;
+}
+
+}  // namespace
+#endif
 
 const Tier& select_tier(CpuTier tier) {
   switch (tier) {
     case CpuTier::kReference: return reference_tier();
 #if defined(__x86_64__)
-    case CpuTier::kAvx2: return avx2_tier();
+    case CpuTier::kAvx2: {
+      static const Tier kAvx2Tier = make_avx2_tier();
+      return kAvx2Tier;
+    }
     case CpuTier::kAvx512: return avx512_tier();
     case CpuTier::kAvx512Bf16: return avx512bf16_tier();
     case CpuTier::kAmx: return amx_tier();

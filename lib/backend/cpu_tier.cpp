@@ -26,12 +26,9 @@ constexpr std::array<std::string_view, 3> kAmxFeatures = {"amx-tile", "amx-bf16"
 // Returns how many of kTiers this machine can run. Tiers are cumulative, so the first one that
 // lacks a feature ends the count.
 std::size_t count_supported_tiers() {
-  const std::vector<std::string> features = internal::detect_cpu_features();
   const auto first_lacking = std::find_if(kTiers.begin(), kTiers.end(), [&](CpuTier tier) {
     const std::span<const std::string_view> wanted = cpu_tier_features(tier);
-    const bool has_all = std::all_of(wanted.begin(), wanted.end(), [&](std::string_view name) {
-      return std::find(features.begin(), features.end(), name) != features.end();
-    });
+    const bool has_all = std::all_of(wanted.begin(), wanted.end(), has_cpu_feature);
     return !has_all || (tier == CpuTier::kAmx && !internal::request_tile_state());
   });
   return static_cast<std::size_t>(first_lacking - kTiers.begin());
@@ -66,6 +63,11 @@ std::span<const std::string_view> cpu_tier_features(CpuTier tier) {
     case CpuTier::kAmx: return kAmxFeatures;
   }
   return {};
+}
+
+bool has_cpu_feature(std::string_view name) {
+  static const std::vector<std::string> kFeatures = internal::detect_cpu_features();
+  return std::find(kFeatures.begin(), kFeatures.end(), name) != kFeatures.end();
 }
 
 std::span<const CpuTier> supported_cpu_tiers() {

@@ -12,7 +12,7 @@ namespace caption {
 
 enum class CpuTier {
   kReference,   // plain loops, the build's baseline
-  kAvx2,        // AVX2, FMA, F16C
+  kAvx2,        // AVX2, FMA, F16C; for products of integers AVX-VNNI where it is
   kAvx512,      // AVX-512 F, BW, DQ, VL
   kAvx512Bf16,  // those of kAvx512, AVX512-BF16, VBMI and VNNI
   kAmx,         // those of kAvx512Bf16, AMX-TILE, AMX-BF16 and AMX-INT8
@@ -25,6 +25,10 @@ std::optional<CpuTier> cpu_tier_from_name(std::string_view name);
 // Returns the CPU features that a tier needs beyond those of the tiers before it, by their names in
 // Machine::cpu_features. The tier kReference needs none.
 std::span<const std::string_view> cpu_tier_features(CpuTier tier);
+
+// Returns whether this CPU and operating system have a feature, by its name in
+// Machine::cpu_features.
+bool has_cpu_feature(std::string_view name);
 
 // Returns the tiers that this CPU and operating system can run, slowest first; includes kReference.
 std::span<const CpuTier> supported_cpu_tiers();

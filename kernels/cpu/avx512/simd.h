@@ -123,8 +123,6 @@ struct Avx512 {
   static Integers widen_u8(const std::uint8_t* x) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
   }
-  // Repeats the lower half of every lane of 32 bits in the upper half, which must be zero.
-  static Integers twice(Integers x) { return _mm512_or_si512(x, _mm512_slli_epi32(x, 16)); }
   // The even and odd bytes, widened to lanes of 16 bits.
   static Integers even_bytes(Integers x) { return _mm512_and_si512(x, _mm512_set1_epi16(0xFF)); }
   static Integers odd_bytes(Integers x) { return _mm512_srli_epi16(x, 8); }
@@ -167,6 +165,16 @@ struct Avx512 {
     Integers sum = _mm512_add_epi16(z, _mm512_maddubs_epi16(x, y));
     __asm__("" : "+v"(sum));
     return sum;
+  }
+  // The sums of multiply_add_bytes() times the steps, kWidth bytes. Of codes of 4 bits kSafeQuads
+  // products fit into 16 bits: 8 * 2 * 15 * 128 < 2^15.
+  static constexpr std::int64_t kSafeQuads = 8;
+  static Integers load_steps(const std::uint8_t* x) {
+    const Integers wide = widen_u8(x);
+    return _mm512_or_si512(wide, _mm512_slli_epi32(wide, 16));
+  }
+  static Integers multiply_add_steps(Integers sums, Integers steps, Integers z) {
+    return multiply_add_pairs(sums, steps, z);
   }
 
   // Keeps x, which is used several times, in a register: GCC 12 otherwise reloads it from memory.

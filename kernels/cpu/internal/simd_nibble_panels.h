@@ -6,9 +6,9 @@
 //           takes half the instructions of weights of 8 bits; over the columns k of a group
 //             sum_k a[k] * (step * code[k] + base) = step * sum_k a[k] * code[k] + base * sum_k
 //             a[k]
-// Numerics  exact: two products are at most 2 * 15 * 128 in magnitude, so that kSafeQuads of their
-//           sums fit into 16 bits, and so does the sum of a group's activations, 128 * 128. Totals
-//           have 32 bits.
+// Numerics  exact: as many quads are added as the tier's sums of products hold (kSafeQuads), the
+//           sum of a group's activations, at most 128 * 128 in magnitude, fits into 16 bits, and
+//           totals have 32.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,6 @@
 
 namespace caption::kernels::cpu {
 
-inline constexpr std::int64_t kSafeQuads = 8;
-static_assert(kSafeQuads * 2 * 15 * 128 <= 32767);
 static_assert(kMaxGroupQuads * 4 * 128 <= 32767);
 
 // Multiplies kRows rows, from row m0 on, by kLoads registers of codes, which begin at byte
@@ -36,10 +34,10 @@ class NibbleTile {
 
   void add(const QuadGroup& group) {
     const std::uint8_t* const steps = args_.steps + group.index * 2 * kPanelColumns;
-    Integers pairs[kSums];
+    Integers factors[kSums];
 #pragma GCC unroll 4
     for (int j = 0; j < kSums; ++j) {
-      pairs[j] = Simd::twice(Simd::widen_u8(steps + feature_of(j)));
+      factors[j] = Simd::load_steps(steps + feature_of(j));
       const auto bases = Simd::widen_u8(steps + kPanelColumns + feature_of(j));
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
@@ -50,7 +48,7 @@ class NibbleTile {
     }
     for (std::int64_t first = group.first_quad; first < group.end_quad; first += kSafeQuads) {
       const std::int64_t end = first + kSafeQuads;
-      add_products(first, end < group.end_quad ? end : group.end_quad, pairs);
+      add_products(first, end < group.end_quad ? end : group.end_quad, factors);
     }
   }
 
@@ -67,6 +65,7 @@ class NibbleTile {
  private:
   using Integers = typename Simd::Integers;
   static constexpr int kSums = 2 * kLoads;
+  static constexpr std::int64_t kSafeQuads = Simd::kSafeQuads;
 
   std::int64_t feature_of(int j) const {
     return first_byte_ / 4 + j / 2 * Simd::kWidth + j % 2 * (kPanelColumns / 2);
@@ -87,7 +86,7 @@ class NibbleTile {
   }
 
   // Adds the products of the quads [quad, end), at most kSafeQuads, times the steps.
-  void add_products(std::int64_t quad, std::int64_t end, const Integers (&pairs)[kSums]) {
+  void add_products(std::int64_t quad, std::int64_t end, const Integers (&factors)[kSums]) {
     const std::uint8_t* codes = args_.codes + quad * 2 * kPanelColumns + first_byte_;
     const std::int8_t* a = args_.a + m0_ * args_.a_stride + 4 * quad;
     const std::int64_t a_stride = args_.a_stride;
@@ -95,7 +94,7 @@ class NibbleTile {
     Integers sums[kRows][kSums];
     clear(sums);
     leave_in_memory(totals_);
-    leave_in_memory(pairs);
+    leave_in_memory(factors);
     for (; quad < end; ++quad, codes += 2 * kPanelColumns, a += 4) {
       if (is_first) fetch_ahead(codes);
       Integers weights[kSums];
@@ -118,7 +117,7 @@ class NibbleTile {
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
       for (int j = 0; j < kSums; ++j) {
-        totals_[r][j] = Simd::multiply_add_pairs(sums[r][j], pairs[j], totals_[r][j]);
+        totals_[r][j] = Simd::multiply_add_steps(sums[r][j], factors[j], totals_[r][j]);
       }
     }
   }
