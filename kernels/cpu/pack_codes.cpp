@@ -119,9 +119,12 @@ class PanelNumbers {
 
   DType dtype() const { return dtype_; }
   bool empty() const { return begin_ == nullptr; }
-  // Where the matrix's groups are packed.
-  void* stored() const { return empty() ? nullptr : begin_ + position(num_groups_ - num_stored_); }
+  // Where the matrix's groups are packed; `further`: of a later panel.
+  void* stored(std::int64_t further = 0) const {
+    return empty() ? nullptr : begin_ + position((further + 1) * num_groups_ - num_stored_);
+  }
   void repeat(std::int64_t group_columns, std::int64_t stored_columns) const {
+    if (num_stored_ == 1 && num_groups_ > 1) return repeat_one();
     // The place of a stored group is never before one that it is copied to.
     for (std::int64_t g = 0; num_stored_ < num_groups_ && g < num_groups_; ++g) {
       const std::int64_t from = num_groups_ - num_stored_ + g * group_columns / stored_columns;
@@ -130,6 +133,14 @@ class PanelNumbers {
   }
 
  private:
+  // Copies the only group that is stored to all others, twice as many at a time.
+  void repeat_one() const {
+    const std::size_t end = position(num_groups_ - 1);
+    std::memcpy(begin_, begin_ + end, group_bytes_);
+    for (std::size_t done = group_bytes_; done < end; done *= 2) {
+      std::memcpy(begin_ + done, begin_, std::min(done, end - done));
+    }
+  }
   std::size_t position(std::int64_t group) const {
     return static_cast<std::size_t>(group) * group_bytes_;
   }
@@ -299,17 +310,19 @@ bool PackedWeight::pack_part(const Tier& tier, const QuantisedMatrix& part, std:
 bool PackedWeight::pack_blocks(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel) {
   CAPTION_CHECK(part.number_dtypes == number_dtypes(part.file_codes.blocks),
                 "blocks whose scales are held in another dtype");
+  const std::int64_t panel_bytes = panels_.dim(1) * panels_.dim(2);
+  auto* const codes = static_cast<std::uint8_t*>(panels_.view().raw()) + panel * panel_bytes;
+  const PanelNumbers scales(scales_, panel, part.num_groups());
+  const PanelNumbers offsets(offsets_, panel, part.num_groups());
   bool is_finite = true;
-  over_panels(part, panel, [&](const CodeRows& rows, std::int64_t of_rows) {
+  over_panels(part, 0, [&](const CodeRows& rows, std::int64_t further) {
     const PanelRows from = rows.codes();
-    auto* const codes = static_cast<std::uint8_t*>(panels_.view().raw());
-    is_finite &=
-        tier.pack_blocks({.blocks = part.file_codes.blocks,
-                          .rows = from.rows(),
-                          .num_columns = num_columns_,
-                          .to = codes + of_rows * panels_.dim(1) * panels_.dim(2),
-                          .scales = PanelNumbers(scales_, of_rows, part.num_groups()).stored(),
-                          .offsets = PanelNumbers(offsets_, of_rows, part.num_groups()).stored()});
+    is_finite &= tier.pack_blocks({.blocks = part.file_codes.blocks,
+                                   .rows = from.rows(),
+                                   .num_columns = num_columns_,
+                                   .to = codes + further * panel_bytes,
+                                   .scales = scales.stored(further),
+                                   .offsets = offsets.stored(further)});
   });
   return is_finite;
 }

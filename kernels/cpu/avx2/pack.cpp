@@ -43,6 +43,17 @@ class GatheredRows {
   const std::uint8_t* rows_[kPanelColumns];
 };
 
+// Fetches lines of a quarter of the rows, two lines behind byte `at`, into the first-level cache:
+// the four steps that pack a line of each row fetch one of each.
+void fetch_rows(const std::uint8_t* const* rows, std::int64_t at) {
+  constexpr std::int64_t kSteps = kLineBytes / kStepBytes;
+  constexpr std::int64_t kRows = kPanelColumns / kSteps;
+  const std::uint8_t* const* const some = rows + at / kStepBytes % kSteps * kRows;
+  for (std::int64_t n = 0; n < kRows; ++n) {
+    _mm_prefetch(reinterpret_cast<const char*>(some[n] + at + 2 * kLineBytes), _MM_HINT_T0);
+  }
+}
+
 // Calls step(rows, at, to) for each 16 bytes of the 32 rows of `row_bytes` bytes, which begin at
 // byte `at` of `rows`. Returns the bytes of a row that are done: none if a row is missing.
 template <class Step>
@@ -63,6 +74,7 @@ std::int64_t over_steps(const PanelRowsArgs& args, std::int64_t row_bytes, const
   }
   for (; at + kStepBytes <= row_bytes; at += kStepBytes, to += kStepTo) {
     ahead = fetch_step(ahead);
+    fetch_rows(args.rows, at);
     step(args.rows, at, to);
   }
   finish_lines();

@@ -315,11 +315,15 @@ template <class Pack>
 bool over_blocks(const PanelBlocksArgs& args, std::int64_t columns, std::int64_t bytes,
                  const Pack& pack) {
   const std::uint8_t* const next = next_panel(args.rows);
+  // Where a panel has every second row of the file, the next two panels lie there.
+  const bool is_every_second =
+      args.rows[1] - args.rows[0] == 2 * (args.num_columns / columns) * bytes;
+  const std::int64_t fetched_rows = is_every_second ? 2 * kPanelColumns : kPanelColumns;
   bool is_finite = true;
   std::int64_t fetched = 0;
   for (std::int64_t i = 0; i < args.num_columns / columns; ++i) {
     const std::int64_t at = i * bytes;
-    for (; fetched < (at + bytes) * kPanelColumns; fetched += kLineBytes) {
+    for (; fetched < (at + bytes) * fetched_rows; fetched += kLineBytes) {
       fetch_line(next + fetched);
     }
     is_finite &= pack(BlockRows{args.rows, at}, i);
