@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "backend/uploader.h"
 #include "kernels/convert.h"
@@ -61,6 +62,27 @@ class RowsOnDevice {
   Tensor rows_;
 };
 
+// Decodes and rounds a matrix into memory of the host: each thread rounds the rows that it has
+// decoded while they are in the processor's caches.
+Tensor round_on_host(Stream& stream, const weights::Source& source, std::string_view name,
+                     const Shape& shape) {
+  constexpr std::int64_t kDecodedNumbers = std::int64_t{32} << 10;  // of a thread at a time
+  const std::int64_t num_columns = shape[1];
+  const std::int64_t at_once = std::max<std::int64_t>(1, kDecodedNumbers / num_columns);
+  Tensor rounded(DType::kBF16, shape);
+  BF16* const to = rounded.as<BF16>();
+  stream.pool().parallel_for(shape[0], at_once, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> decoded(static_cast<std::size_t>(at_once * num_columns));
+    for (std::int64_t first = begin; first < end; first += at_once) {
+      const std::int64_t count = std::min(at_once, end - first);
+      source.decode_rows(name, first, count, decoded.data());
+      std::transform(decoded.begin(), decoded.begin() + count * num_columns,
+                     to + first * num_columns, from_float<BF16>);
+    }
+  });
+  return rounded;
+}
+
 }  // namespace
 
 Tensor convert_rows(Stream& stream, ConstView file, DType dtype) {
@@ -71,6 +93,7 @@ Tensor convert_rows(Stream& stream, ConstView file, DType dtype) {
 
 Tensor round_decoded_rows(Stream& stream, const weights::Source& source, std::string_view name,
                           const Shape& shape) {
+  if (stream.device() == Device::kCpu) return round_on_host(stream, source, name, shape);
   constexpr std::int64_t kRowsOfThread = 16;
   const std::int64_t num_rows = shape[0];
   const std::int64_t num_columns = shape[1];

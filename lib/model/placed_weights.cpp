@@ -273,6 +273,8 @@ bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter
   const std::int64_t elements = parameter.rows() * parameter.columns();
   if (merged_.contains(id) || with_base_.contains(id) || elements >= kSharedElements) return true;
   if (parameter.codes || is_widened(id, parameter, source, where)) return false;
+  // Rows that are decoded and rounded some at a time need little memory.
+  if (device_ == Device::kCpu && is_rounded_by_rows(parameter, source, where)) return false;
   // Codes that are not kept are decoded into memory, which parameters of one tensor share. Numbers
   // have two bytes in a file, or four.
   return where.tensor_rows != 0 || stored_bytes < 2 * elements;

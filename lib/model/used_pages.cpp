@@ -8,7 +8,7 @@ namespace caption::model {
 namespace {
 
 // Bytes of files whose pages are released together.
-constexpr std::int64_t kReleasedBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kReleasedBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kLeastPageBytes = 4096;
 
 }  // namespace
