@@ -48,8 +48,7 @@ namespace {
 constexpr std::int64_t kMostPanelsOfPart = 4;
 // The most panels that are packed from rows of a file at a time. Their scales are held meanwhile.
 constexpr std::int64_t kMostPanelsOfRows = 16;
-// The most panels that are packed from words at a time: a row of words is read in order, and is
-// part of all panels. Their scales are held meanwhile.
+// The same from words: a row of words is read in order, and is part of all panels.
 constexpr std::int64_t kMostPanelsOfWords = 512;
 
 // Whether the tier packs codes in this order.
@@ -103,9 +102,8 @@ void over_panels(const QuantisedMatrix& part, std::int64_t panel, const Pack& pa
   }
 }
 
-// A panel's scales or offsets, [groups, 32]. A group of the matrix may be several of the panel's:
-// as many groups as the matrix has are packed at the end, and then copied to where they are
-// repeated.
+// A panel's scales or offsets, [groups, 32]. The matrix's groups, which may be several of the
+// panel's, are packed at the end and then copied to where they are repeated.
 class PanelNumbers {
  public:
   // `numbers` [panels, groups, 32], or empty.
@@ -124,23 +122,19 @@ class PanelNumbers {
     return empty() ? nullptr : begin_ + position((further + 1) * num_groups_ - num_stored_);
   }
   void repeat(std::int64_t group_columns, std::int64_t stored_columns) const {
-    if (num_stored_ == 1 && num_groups_ > 1) return repeat_one();
+    const std::size_t end = num_stored_ == 1 && num_groups_ > 1 ? position(num_groups_ - 1) : 0;
+    if (end > 0) std::memcpy(begin_, begin_ + end, group_bytes_);
+    for (std::size_t done = group_bytes_; done < end; done *= 2) {
+      std::memcpy(begin_ + done, begin_, std::min(done, end - done));
+    }
     // The place of a stored group is never before one that it is copied to.
-    for (std::int64_t g = 0; num_stored_ < num_groups_ && g < num_groups_; ++g) {
+    for (std::int64_t g = 0; end == 0 && num_stored_ < num_groups_ && g < num_groups_; ++g) {
       const std::int64_t from = num_groups_ - num_stored_ + g * group_columns / stored_columns;
       std::memmove(begin_ + position(g), begin_ + position(from), group_bytes_);
     }
   }
 
  private:
-  // Copies the only group that is stored to all others, twice as many at a time.
-  void repeat_one() const {
-    const std::size_t end = position(num_groups_ - 1);
-    std::memcpy(begin_, begin_ + end, group_bytes_);
-    for (std::size_t done = group_bytes_; done < end; done *= 2) {
-      std::memcpy(begin_ + done, begin_, std::min(done, end - done));
-    }
-  }
   std::size_t position(std::int64_t group) const {
     return static_cast<std::size_t>(group) * group_bytes_;
   }
