@@ -1,5 +1,6 @@
 #include "planned_run.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -33,17 +34,6 @@ void require_decoder(const model::Blueprint& model, const std::vector<Obstacle>&
   throw Error(ErrorCode::kBadModel, model.name + ": has no decoder to plan for");
 }
 
-// Applies the model's generation defaults as `run` does. Errors of that file are already listed as
-// obstacles.
-void adopt_generation_defaults(config::LoadedPreset& loaded) {
-  try {
-    const auto found = config::find_generation_config(loaded.preset, loaded.locations);
-    if (found.has_value()) config::apply_generation_config(loaded.preset, *found);
-  } catch (const Error& error) {
-    if (is_of_machine(error.code())) throw;
-  }
-}
-
 // Opens a model that check_run() left closed, for its digest alone: the preset's device is not
 // here. Null for one that cannot be opened.
 std::unique_ptr<model::CaptionModel> open_for_digest(const config::PlannedRun& run) {
@@ -60,6 +50,30 @@ std::unique_ptr<model::CaptionModel> open_for_digest(const config::PlannedRun& r
 }
 
 }  // namespace
+
+void adopt_generation_defaults(config::LoadedPreset& loaded) {
+  try {
+    const auto found = config::find_generation_config(loaded.preset, loaded.locations);
+    if (found.has_value()) config::apply_generation_config(loaded.preset, *found);
+  } catch (const Error& error) {
+    // An error of that file ends the run, and is among the obstacles of a plan.
+    if (is_of_machine(error.code())) throw;
+  }
+}
+
+void warn_of_unused(const char* command, const config::LoadedPreset& loaded,
+                    std::span<const config::Override> flags, config::RunFacts facts) {
+  const bool has_requantize = std::any_of(flags.begin(), flags.end(), [](const auto& flag) {
+    return flag.key == "quantization.requantize";
+  });
+  const bool is_settled = loaded.preset.quantization.weights != config::WeightFormat::kAuto;
+  if (has_requantize && is_settled) {
+    facts.rounds_codes = config::rounds_codes(loaded.preset, loaded.locations);
+  }
+  for (const std::string& line : config::describe_unused(loaded.preset, flags, facts)) {
+    log_warning(command, line);
+  }
+}
 
 CheckedRun check_planned_run(const Context& context, const Machine& machine,
                              config::LoadedPreset loaded, const std::vector<std::string>& prompts) {

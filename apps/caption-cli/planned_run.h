@@ -2,6 +2,7 @@
 // `plan`, and `run` and `bench` where the weights' format is to be chosen.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "backend/machine.h"
 #include "config/load_preset.h"
 #include "config/run_planner.h"
+#include "config/unused_options.h"
 #include "model/caption_model.h"
 #include "plan/format_report.h"
 #include "run_obstacles.h"
@@ -25,6 +27,16 @@ struct CheckedRun {
 // model of no known shape or without decoder.
 CheckedRun check_planned_run(const Context& context, const Machine& machine,
                              config::LoadedPreset loaded, const std::vector<std::string>& prompts);
+
+// Warns, under the command's name, of options of the command line that have no effect
+// (config::describe_unused()), after the model's generation defaults are applied. Finds
+// `facts.rounds_codes` by itself. Throws as config::rounds_codes().
+void warn_of_unused(const char* command, const config::LoadedPreset& loaded,
+                    std::span<const config::Override> flags, config::RunFacts facts);
+
+// Applies the generation defaults of the model's files as `run` does; none where they cannot be
+// read.
+void adopt_generation_defaults(config::LoadedPreset& loaded);
 
 // config::compare_formats() with the prices measured for `model`; null: for the run's model, if it
 // can be opened.

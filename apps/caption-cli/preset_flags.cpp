@@ -77,7 +77,8 @@ void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::Fi
       },
       field.help + "; repeatable" +
           (field.key == kPromptKey ? "\nOf several prompts every clip answers all, and they are "
-                                     "named p1, p2, ... in the records."
+                                     "named p1, p2, ... in the records. " +
+                                         field.details
            : field.details.empty() ? ""
                                    : "\n" + field.details));
   option->take_all()->allow_extra_args(false);
@@ -157,6 +158,10 @@ config::LoadedPreset load_preset(const PresetFlags& flags, const config::Locatio
       throw Error(ErrorCode::kUsage, override_value.source + ": the value is not valid UTF-8");
     }
     config::apply_override(loaded.preset, override_value);
+  }
+  if (loaded.preset.device.type == config::DeviceType::kAuto) {  // --device auto
+    const bool has_gpu = caption::has_cuda_kernels() && !machine.cuda_devices.empty();
+    loaded.preset.device.type = has_gpu ? config::DeviceType::kCuda : config::DeviceType::kCpu;
   }
   if (!flags.examples_file.empty()) {
     config::apply_override(loaded.preset,

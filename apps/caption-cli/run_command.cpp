@@ -27,7 +27,6 @@
 #include "config/pipeline_options.h"
 #include "config/resolve.h"
 #include "config/self_draft.h"
-#include "config/unused_options.h"
 #include "dry_run.h"
 #include "environment.h"
 #include "exit_codes.h"
@@ -94,15 +93,18 @@ void report_doubts(const OutputFlags& output, const pipeline::Progress& progress
 }
 
 int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads,
-           bool can_continue) {
+           const RunOutput& output) {
+  const std::string unfinished = output.unfinished_file();
   switch (outcome.ending) {
     case pipeline::Ending::kReaderGone:
       log_info("run", pipeline::describe_reader_gone(outcome.progress));
       return kExitReaderGone;
     case pipeline::Ending::kCancelled:
-      log_warning("run", pipeline::describe_interruption(outcome.progress) +
-                             (can_continue ? "; the same command continues"
-                                           : "; with -o FILE.jsonl a run can be continued"));
+      log_warning("run",
+                  pipeline::describe_interruption(outcome.progress) +
+                      (output.can_continue() ? "; the same command continues"
+                                             : "; with -o FILE.jsonl a run can be continued") +
+                      (unfinished.empty() ? "" : "; its records are in " + unfinished));
       return kExitInterrupted;
     case pipeline::Ending::kFinished: break;
   }
@@ -222,15 +224,9 @@ void adopt_settings(const model::CaptionModel& model, const RunFlags& flags,
                     config::LoadedPreset& loaded) {
   config::adopt_generation_config(loaded.preset, model.generation_config());
   config::require_consistent(loaded.preset);
-  config::RunFacts facts{.device = model.context().device,
-                         .is_jsonl = choose_format(flags.output) == records::Format::kJsonl};
-  if (loaded.preset.given.contains("quantization.requantize")) {
-    facts.has_codes = config::holds_codes(loaded.preset.model, loaded.locations);
-  }
-  for (const std::string& line :
-       config::describe_unused(loaded.preset, flags.preset.overrides, facts)) {
-    log_warning("run", line);
-  }
+  warn_of_unused("run", loaded, flags.preset.overrides,
+                 {.device = model.context().device,
+                  .is_jsonl = choose_format(flags.output) == records::Format::kJsonl});
   std::set<std::string_view> texts;
   for (const std::string& prompt : flags.preset.prompts) {
     if (texts.insert(prompt).second) continue;
@@ -270,7 +266,7 @@ int caption_clips(const RunFlags& flags, const Replicas& replicas,
   if (!streamed.end()) return report_unread_caption();
   output.finish(outcome);
   report_doubts(flags.output, outcome.progress, sink.last_doubt());
-  return report(outcome, threads, output.can_continue());
+  return report(outcome, threads, output);
 }
 
 // Replaces `auto` in quantization.weights: by the format of the output's records, if it has some,
@@ -316,6 +312,7 @@ std::vector<Context> contexts_of(const RunFlags& flags, const Globals& globals,
 int run(const RunFlags& flags, const Globals& globals) {
   check_output(flags.output, flags.input.paths);
   be_quiet_if_asked(flags);
+  say_format(flags.output);
   std::atomic<bool>& stop = catch_interrupts();
   const Machine machine = detect_machine();
   config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);

@@ -13,6 +13,7 @@
 #include "base/nearest.h"
 #include "base/open_file.h"
 #include "config/choices.h"
+#include "config/comparable_settings.h"
 #include "config/draft_captions.h"
 #include "config/identity.h"
 #include "records/file_name.h"
@@ -29,6 +30,18 @@ records::Format choose_format(const OutputFlags& flags) {
     return is_read_by_human ? records::Format::kTxt : records::Format::kJsonl;
   }
   return records::format_of_suffix(flags.path).value_or(records::Format::kJsonl);
+}
+
+void say_format(const OutputFlags& flags) {
+  const bool is_chosen = !flags.format.empty() || flags.is_stdout() ||
+                         records::format_of_suffix(flags.path).has_value();
+  const std::string suffix = std::filesystem::path(flags.path).extension().string();
+  if (is_chosen || suffix.empty()) return;
+  log_info("run", "-o " + records::escape_file_name(flags.path) +
+                      ": records are written as jsonl, "
+                      "because " +
+                      records::escape_file_name(suffix) +
+                      " is no format; --format, or a name in .jsonl, .csv or .txt, chooses one");
 }
 
 namespace {
@@ -95,13 +108,19 @@ void describe_copies(const pipeline::Progress& progress) {
                       " of the same content");
 }
 
-// Logs how many records were resumed, carried over, copied or kept.
-void describe_records(const std::string& path, const pipeline::Progress& progress) {
+// Logs how many records were resumed, carried over, copied or kept. `beside` is the file of an
+// --overwrite in which an interrupted run left records; empty without --overwrite.
+void describe_records(const std::string& path, const std::string& beside,
+                      const pipeline::Progress& progress) {
   const std::int64_t total = progress.num_wanted();
   if (progress.clips_found > 0) {
-    std::string message = path + ": resumed; " + std::to_string(progress.clips_found) + " of " +
-                          counted(total, progress.num_prompts == 1 ? "clip" : "caption") +
-                          std::string(plural(progress.clips_found, " is", " are")) + " in it";
+    const bool is_one = progress.clips_found == 1;
+    const std::string found = std::to_string(progress.clips_found) + " of " +
+                              counted(total, progress.num_prompts == 1 ? "clip" : "caption");
+    std::string message = beside.empty()
+                              ? path + ": resumed; " + found + (is_one ? " is in it" : " are in it")
+                              : path + ": the interrupted --overwrite went on; " + found +
+                                    (is_one ? " was in " : " were in ") + beside;
     // The exit code tells of failures, so -q does not hide why.
     if (progress.found_failed > 0) {
       log_warning("run", message + ", " + std::to_string(progress.found_failed) +
@@ -159,7 +178,7 @@ void check_output(const OutputFlags& flags, const std::vector<std::string>& argu
 
 records::Manifest make_manifest(const config::Preset& preset, const model::CaptionModel& model,
                                 const Sha256& model_hash, const pipeline::Options& options) {
-  records::Manifest manifest;
+  records::Manifest manifest{.settings = {}, .make_comparable = config::make_comparable};
   if (!options.system.empty()) manifest.settings.emplace_back("system", options.system);
   for (std::size_t i = 0; i < options.examples.size(); ++i) {
     manifest.settings.emplace_back("example." + std::to_string(i + 1),
@@ -224,6 +243,10 @@ std::string describe_output(const OutputFlags& flags) {
 
 bool RunOutput::can_continue() const { return file_ != nullptr && can_continue_; }
 
+std::string RunOutput::unfinished_file() const {
+  return file_ != nullptr && file_->is_beside() ? file_->written_path().string() : std::string();
+}
+
 RunOutput::RunOutput(const OutputFlags& flags, const records::Manifest& manifest)
     : path_(flags.path) {
   const records::Format format = choose_format(flags);
@@ -255,9 +278,13 @@ void RunOutput::finish(const pipeline::Outcome& outcome) {
   if (file_ == nullptr) return is_finished ? describe_copies(outcome.progress) : void();
   if (!is_finished) return file_->sync();
   if (outcome.progress.folders_unread > 0) file_->note_unread();
+  const bool is_beside = file_->is_beside();
   const std::string beside = file_->written_path().string();
   const records::RecordFile::Ending ending = file_->finish();
-  describe_records(path_, outcome.progress);
+  describe_records(path_, is_beside ? beside : "", outcome.progress);
+  if (is_beside && ending == records::RecordFile::Ending::kInPlace) {
+    log_info("run", path_ + ": replaced by the records of this run");
+  }
   if (ending == records::RecordFile::Ending::kOldFileStays) {
     log_warning("run", path_ + ": stays as it was, because " + describe_lack(outcome.progress) +
                            "; the records of this run are in " + beside);

@@ -55,6 +55,8 @@ void add_captions_of_output(const OutputFlags& flags, const std::atomic<bool>& c
 
 // Returns the format that --format, the file's name or the terminal chooses.
 records::Format choose_format(const OutputFlags& flags);
+// Logs which format is written where the file's name has a suffix that names none.
+void say_format(const OutputFlags& flags);
 // Returns the output and its format: "captions.jsonl (jsonl)", "standard output (txt)".
 std::string describe_output(const OutputFlags& flags);
 
@@ -66,6 +68,9 @@ class RunOutput {
   records::RecordSink& sink() { return *sink_; }
   // Whether repeating the command continues an interrupted run.
   bool can_continue() const;
+  // The file that holds the records while an --overwrite is unfinished; empty when it is the
+  // output.
+  std::string unfinished_file() const;
   // Finishes the output of a run that is complete or was interrupted, and logs the result. Throws
   // as records::RecordFile::finish().
   void finish(const pipeline::Outcome& outcome);

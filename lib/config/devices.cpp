@@ -86,6 +86,10 @@ void require_equal_arithmetic(const Preset& preset, const Machine& machine,
 
 }  // namespace
 
+std::string device_choice(const Preset& preset) {
+  return preset.device.given_by.empty() ? "preset " + preset.name : preset.device.given_by;
+}
+
 std::string gpu_name(const CudaDevice& gpu) {
   return "GPU " + std::to_string(gpu.ordinal) + " (" + gpu.name + ")";
 }
@@ -100,8 +104,11 @@ void require_device_list(const DeviceSection& device) {
 std::vector<CudaDevice> chosen_gpus(const Preset& preset, const Machine& machine) {
   require_device_list(preset.device);
   if (machine.cuda_devices.empty()) {
-    throw Error(ErrorCode::kUnavailable, "preset " + preset.name + ": " + machine.cuda_status +
-                                             "; use --device cpu, or a preset of the CPU");
+    const bool is_given = !preset.device.given_by.empty();
+    throw Error(
+        ErrorCode::kUnavailable,
+        device_choice(preset) + ": " + machine.cuda_status + "; " +
+            (is_given ? std::string(kCpuRunsHere) : "use --device cpu, or a preset of the CPU"));
   }
   if (preset.device.devices == kFirst) return {machine.cuda_devices.front()};
   std::vector<CudaDevice> gpus;

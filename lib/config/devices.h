@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/context.h"
@@ -21,6 +22,10 @@ std::vector<CudaDevice> chosen_gpus(const Preset& preset, const Machine& machine
 // How many GPUs a run of the preset would use: those of a list whether they are here or not, of
 // "all" those that are here; 1 on the CPU. Throws as require_device_list().
 int num_devices(const Preset& preset, const Machine& machine);
+// What chose the device, for the beginning of a message: the option "--device cuda", or "preset
+// h100"; and the remedy where an option chose one that is not here.
+std::string device_choice(const Preset& preset);
+inline constexpr std::string_view kCpuRunsHere = "--device cpu runs here";
 // "GPU 1 (NVIDIA L4)".
 std::string gpu_name(const CudaDevice& gpu);
 

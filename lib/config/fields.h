@@ -166,7 +166,7 @@ void for_each_quantization_field(Section& quantization, Visit&& visit) {
         quantization.double_quant);
   visit(
       Field{"quantization.requantize", "--requantize", Affects::kPages,
-            "round a file's codes a second time", Means::kItself,
+            "may round a file's codes a second time", Means::kItself,
             "Weights that a file holds as codes of 4 or 8 bits (AWQ, GPTQ, GGUF, ...) are kept by "
             "--dtype bf16 and f32. Another format decodes and rounds them again, which loses a "
             "little more than rounding the original weights, and is refused without this option."},
@@ -203,8 +203,8 @@ void for_each_engine_field(Section& engine, Visit&& visit) {
               "A cluster of vision tokens with a smaller share of attention is passed over."},
         engine.attention_threshold, RealRange{0.0, 1.0});
   visit(Field{"engine.kv_cache_bytes", "--kv-cache-bytes", Affects::kNothing,
-              "memory for KV pages; 0: as much as is used", Means::kBytes,
-              "0 is what --max-num-seqs clips need, within --memory-utilization."},
+              "memory for KV pages; 0: what the clips need", Means::kBytes,
+              "0 is what --max-num-seqs clips of any length need, within --memory-utilization."},
         engine.kv_cache_bytes, IntRange{0, std::int64_t{1} << 50});
   visit(Field{"engine.kv_host_bytes", "--kv-host-bytes", Affects::kNothing,
               "host memory for a GPU's evicted KV pages", Means::kBytes,
@@ -235,8 +235,8 @@ void for_each_speculative_field(Section& speculative, Visit&& visit) {
               "and kept in self-draft.json beside the model. Beams have no drafts."},
         speculative.method);
   visit(Field{"speculative.draft_from", "--draft-from", Affects::kNothing,
-              "file of captions to guess from", Means::kFile,
-              "JSONL of records or of references, as eval reads them; --drafts archive."},
+              "captions to guess from; for --drafts archive", Means::kFile,
+              "JSONL of records or of references, as eval reads them."},
         speculative.draft_from);
   visit(Field{"speculative.draft_model", "--draft-model", Affects::kNothing,
               "a smaller model that guesses tokens; empty: none", Means::kModel,
@@ -257,7 +257,9 @@ void for_each_speculative_field(Section& speculative, Visit&& visit) {
 template <class Section, class Visit>
 void for_each_prompt_field(Section& generation, Visit&& visit) {
   visit(Field{"generation.prompt", "--prompt", Affects::kTokens,
-              "what the model is asked; empty: its own"},
+              "what the model is asked; none: its own", Means::kItself,
+              "In a preset an empty prompt is none; on the command line it is refused, and "
+              "--prompt left out."},
         generation.prompt);
   visit(Field{"generation.system", "--system", Affects::kTokens,
               "system prompt; empty: the model's own, if any", Means::kItself,

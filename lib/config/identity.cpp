@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "config/comparable_settings.h"
 #include "config/fields.h"
 #include "text/library_versions.h"
 #include "video/read_clip.h"
@@ -82,7 +83,7 @@ Settings caption_settings(const Context& context, const Preset& preset, const Sh
     if (is_conversation || is_of_parts || is_unused) continue;
     out.push_back(std::move(setting));
   }
-  return out;
+  return effective_settings(std::move(out));
 }
 
 }  // namespace caption::config

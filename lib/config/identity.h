@@ -40,9 +40,10 @@ Hash128 page_identity(const Context& context, const Preset& preset, const Sha256
 Hash128 adapter_page_identity(const Hash128& page_identity, const Sha256& adapter);
 
 // Returns everything that determines a caption: the model, the adapters that captions may choose,
-// the arithmetic, and all options that do not affect only speed. The conversation
-// (generation.prompt, generation.system, generation.examples) is excluded because it is recorded
-// separately.
+// the arithmetic, and all options that do not affect only speed, except those without effect beside
+// the others; where an option is `auto`, the value that it stands for (comparable_settings.h). The
+// conversation (generation.prompt, generation.system, generation.examples) is excluded because it
+// is recorded separately. quantization.weights is no kAuto.
 Settings caption_settings(const Context& context, const Preset& preset, const Sha256& model_hash,
                           const std::vector<model::NamedAdapter>& adapters = {});
 

@@ -21,6 +21,7 @@ namespace caption::config {
 namespace {
 
 constexpr std::size_t kMaxQuotedBytes = 80;  // limit for text of the file quoted in a message
+constexpr std::string_view kDeviceType = "device.type";
 constexpr std::string_view kModelPath = "model.path";
 constexpr std::string_view kWeights = "quantization.weights";
 constexpr std::string_view kAdapter = "model.adapter";
@@ -381,6 +382,9 @@ void apply_override(Preset& preset, const Override& override_value) {
   CAPTION_CHECK(result == SetResult::kSet, "no option " + override_value.key);
   if (!problem.empty()) {
     throw Error(ErrorCode::kUsage, override_value.source + ": " + problem);
+  }
+  if (override_value.key == kDeviceType) {
+    preset.device.given_by = override_value.source + " " + override_value.value;
   }
   if (override_value.key == kModelPath) preset.model.is_composed = false;
   // double_quant says something about the weights of the preset, not about others.

@@ -58,6 +58,7 @@ struct DeviceSection {
   std::string devices = "first";  // "first", "all" or "0,1" (config/devices.h)
   double memory_utilization = 0.5;
   std::int64_t threads = 0;
+  std::string given_by = {};  // the option that chose the type, "--device cuda"; empty: the preset
   friend bool operator==(const DeviceSection&, const DeviceSection&) = default;
 };
 

@@ -45,6 +45,7 @@ std::string join_with_and(const std::vector<std::string>& parts) {
 // Names a remedy for missing features. The preset cpu runs in every build, so there a flag is the
 // cause.
 std::string way_out(const Preset& preset) {
+  if (!preset.device.given_by.empty()) return std::string(kCpuRunsHere);
   return preset.name != "cpu" ? "--preset cpu runs here" : "leave it out";
 }
 
@@ -55,15 +56,20 @@ weights::WeightFormat weight_format(const QuantizationSection& quantization) {
   return is_double ? weights::WeightFormat::kNf4Double : named_format(quantization.weights);
 }
 
+KvFormat kv_format(const QuantizationSection& quantization) {
+  if (quantization.kv_cache != KvFormat::kAuto) return quantization.kv_cache;
+  return quantization.weights == WeightFormat::kF32 ? KvFormat::kF32 : KvFormat::kBF16;
+}
+
 DType kv_dtype(const QuantizationSection& quantization) {
-  switch (quantization.kv_cache) {
+  switch (kv_format(quantization)) {
     case KvFormat::kF32: return DType::kF32;
-    case KvFormat::kBF16: return DType::kBF16;
     case KvFormat::kF16: return DType::kF16;
     case KvFormat::kInt8: return DType::kI8;
+    case KvFormat::kBF16:
     case KvFormat::kAuto: break;
   }
-  return quantization.weights == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
+  return DType::kBF16;
 }
 
 std::int32_t max_drafts(const Preset& preset) {
@@ -100,9 +106,10 @@ void require_available(const Preset& preset, bool has_cuda_kernels) {
                 "--dtype (quantization.weights of a preset): this build holds no weights as " +
                     std::string(choice_name(weights)) + "; it has " + choice_names<WeightFormat>());
   }
-  throw Error(ErrorCode::kUnavailable, "preset " + preset.name + ": what is asked for needs " +
-                                           join_with_and(missing) +
-                                           ", which this build does not have; " + way_out(preset));
+  throw Error(ErrorCode::kUnavailable,
+              device_choice(preset) +
+                  (preset.device.given_by.empty() ? ": what is asked for needs " : " needs ") +
+                  join_with_and(missing) + ", which this build does not have; " + way_out(preset));
 }
 
 void require_products(const Context& context, const QuantizationSection& quantization) {

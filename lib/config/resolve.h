@@ -23,7 +23,9 @@ namespace caption::config {
 // Returns the format in which the model's weights are held: nf4 with double_quant is kNf4Double.
 // kAuto must have been replaced by a choice (config/weight_choice.h).
 weights::WeightFormat weight_format(const QuantizationSection& quantization);
-// Returns the dtype of KV pages. `auto` means f32 for kF32 weights and bf16 for all other formats.
+// Returns the format of KV pages, never kAuto: `auto` means f32 for kF32 weights and bf16 for all
+// other formats. kv_dtype() returns its element type.
+KvFormat kv_format(const QuantizationSection& quantization);
 DType kv_dtype(const QuantizationSection& quantization);
 // The tokens that a step may guess for a sequence; 0 without drafts.
 std::int32_t max_drafts(const Preset& preset);

@@ -25,7 +25,7 @@ void require_card(const PlannedRun& run, const std::string& card) {
   if (!card.empty() || preset.device.type != DeviceType::kCuda) return;
   if (!plan::find_card(preset.name).has_value() && run.machine.cuda_devices.empty()) {
     throw Error(ErrorCode::kUnavailable,
-                "plan: preset " + preset.name +
+                "plan: " + device_choice(preset) +
                     " is for a CUDA device, and none is here; name a card with --card: " + names);
   }
 }

@@ -15,12 +15,14 @@ namespace caption::config {
 // What decides whether an option has an effect, beside the preset.
 struct RunFacts {
   Device device = Device::kCpu;  // that captions clips
-  bool has_codes = true;         // the files of the model's weights hold codes
+  bool rounds_codes = true;      // rounds_codes()
   bool is_jsonl = true;          // the format of the records
 };
 
-// Whether weights of the model are codes. Throws as find_model() and model::read_model_files().
-bool holds_codes(const ModelSection& model, const Locations& locations);
+// Whether the weights' format rounds codes of the model's files a second time, which
+// quantization.requantize permits. quantization.weights is no kAuto. Throws as
+// find_preset_blueprint().
+bool rounds_codes(const Preset& preset, const Locations& locations);
 
 // Returns a line for each of `flags` that has no effect: "--top-p has no effect at --temperature
 // 0". `preset` has all values applied, also the model's own (generation_defaults.h).

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/join.h"
 #include "base/json.h"
+#include "base/nearest.h"
 #include "base/utf8.h"
 
 namespace caption::records {
@@ -117,8 +118,9 @@ Format parse_format(std::string_view name) {
   for (const Format format : kFormats) {
     if (format_name(format) == name) return format;
   }
-  throw Error(ErrorCode::kUsage,
-              "--format: \"" + std::string(name) + "\" is none of jsonl, csv, txt");
+  throw Error(ErrorCode::kUsage, "--format: \"" + std::string(name) +
+                                     "\" is none of jsonl, csv, txt" +
+                                     did_you_mean(std::string(name), {"jsonl", "csv", "txt"}));
 }
 
 std::optional<Format> format_of_suffix(std::string_view path) {

@@ -80,7 +80,8 @@ void write_manifest(const std::filesystem::path& path, const Manifest& manifest)
   write_file_atomically(path, to_json(manifest));
 }
 
-std::string describe_differences(const Manifest& there, const Manifest& now) {
+std::string describe_differences(Manifest there, Manifest now) {
+  if (now.make_comparable != nullptr) now.make_comparable(there.settings, now.settings);
   std::vector<std::string> values;
   std::vector<std::string> digests;
   const auto add = [&](const std::string& name) {

@@ -14,11 +14,16 @@
 
 namespace caption::records {
 
-struct Manifest {
-  // Names and values in the order of writing; names are unique.
-  std::vector<std::pair<std::string, std::string>> settings;
+// Names and values in the order of writing; names are unique.
+using ManifestSettings = std::vector<std::pair<std::string, std::string>>;
 
-  friend bool operator==(const Manifest&, const Manifest&) = default;
+struct Manifest {
+  ManifestSettings settings;
+  // Leaves differences of two manifests only where captions may differ; nullptr: every difference
+  // counts. That of the run decides, as manifests are read without one.
+  void (*make_comparable)(ManifestSettings& there, ManifestSettings& now) = nullptr;
+
+  friend bool operator==(const Manifest& a, const Manifest& b) { return a.settings == b.settings; }
 };
 
 std::filesystem::path manifest_path(const std::filesystem::path& output);
@@ -36,8 +41,9 @@ std::optional<Manifest> read_manifest(const std::filesystem::path& path);
 void write_manifest(const std::filesystem::path& path, const Manifest& manifest);
 
 // Returns text such as "seed is 7 there and 20 now; prompt is ..."; empty when the settings agree.
-// Their order does not matter. Digests come last: the model's changes with every setting that a
+// Settings are compared as now.make_comparable leaves them; their order does not matter. Digests
+// come last: the model's changes with every setting that a
 // composed model is put together with, and does not say which.
-std::string describe_differences(const Manifest& there, const Manifest& now);
+std::string describe_differences(Manifest there, Manifest now);
 
 }  // namespace caption::records

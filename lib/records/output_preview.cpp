@@ -79,7 +79,7 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
   refuse_to_lose_captions(beside, manifest);
   const std::optional<Manifest> there = read_manifest(manifest_path(beside));
   if (!there.has_value() || !describe_differences(*there, manifest).empty()) return;
-  state_->read(beside, {settings_key(manifest)});
+  state_->read(beside, accepted_keys(*there));
 }
 
 OutputPreview::~OutputPreview() = default;

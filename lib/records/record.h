@@ -64,8 +64,8 @@ struct Record {
   // (--trust-times, or a file that cannot be read).
   std::string id = {};
   std::optional<ClipFile> file = std::nullopt;  // absent in records of version 0.1
-  // `file.path` of another file with the same content, from which the caption was copied; else
-  // empty.
+  // `file.path` of another file with the same content, whose caption this is; else empty. That file
+  // was captioned itself: its record is no copy.
   std::string copy_of = {};
   // Previous `file.path` of a clip that was moved: this record replaces the record there. Else
   // empty.

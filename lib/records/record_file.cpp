@@ -59,8 +59,8 @@ struct RecordFile::State {
   const fs::path output;
   const Format format;
   const Retry retry;
-  const std::string settings;  // settings_key() of this run
-  Manifest manifest;           // manifest of the file
+  std::string settings;  // settings_key() of the records of this run
+  Manifest manifest;     // manifest of the file
   // Holds the lock on the old file while the new one is written.
   std::optional<OutputFile> overwritten;
   std::optional<OutputFile> file;  // the file that records are appended to
@@ -108,6 +108,7 @@ void RecordFile::State::open_in_place(const Manifest& now) {
   Manifest there = require_same_run(output, format, now, retry);
   if (note_retry(retry, there, now)) write_manifest(manifest_path(output), there);
   accepted = accepted_keys(there);
+  settings = key_of_records(there, now);
   manifest = std::move(there);
   read_records();
   replaced.emplace(output, accepted);
@@ -134,13 +135,17 @@ void RecordFile::State::open_overwriting(const Manifest& now) {
     const std::optional<Manifest> there = read_manifest(manifest_path(path));
     const bool is_same = there.has_value() && describe_differences(*there, now).empty();
     if (is_same && format == Format::kJsonl) {
+      accepted = accepted_keys(*there);
       read_records();
       if (index.num_usable() > 0) {
+        settings = key_of_records(*there, now);
+        manifest = *there;
         log_info("records", path.string() + ": an --overwrite that was interrupted goes on");
         return;
       }
       index = {};
       num_found = 0;
+      accepted = {settings};
     }
     file->truncate(0);
   }

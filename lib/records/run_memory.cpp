@@ -30,6 +30,8 @@ bool is_gone(const Record& record) {
 
 Record under_new_name(Record record, const ClipIdentity& clip, const std::string& video) {
   const std::string old_path = record.file.has_value() ? record.file->path : record.video;
+  // The clip whose caption it is: of a copy the one that it was copied from.
+  const std::string source = record.copy_of.empty() ? old_path : record.copy_of;
   if (record.copy_of == clip.file.path) record.copy_of.clear();  // it was copied from this clip
   // The clip was at this path before; another file had the name in between.
   if (old_path == clip.file.path) {
@@ -37,7 +39,7 @@ Record under_new_name(Record record, const ClipIdentity& clip, const std::string
   } else if (is_gone(record)) {
     record.moved_from = old_path;
   } else {
-    record.copy_of = old_path;
+    record.copy_of = source == clip.file.path ? "" : source;
     record.moved_from.clear();
     record.decode_ms = record.vision_ms = record.first_token_ms = 0;
     record.engine_ms = record.total_ms = 0;

@@ -64,6 +64,13 @@ std::set<std::string> accepted_keys(const Manifest& there) {
   return keys;
 }
 
+std::string key_of_records(const Manifest& there, const Manifest& now) {
+  std::string key = settings_key(now);
+  return accepted_keys(there).contains(key)
+             ? key
+             : settings_key(without(there, {std::string(kRetriedWith)}));
+}
+
 std::optional<std::filesystem::path> find_left_manifest(const std::filesystem::path& output) {
   namespace fs = std::filesystem;
   const fs::path beside = output.string() + ".new";

@@ -63,7 +63,7 @@ TEST_SUITE("app/dry_run") {
     CAPTURE(anew.out);
     CHECK(contains(anew.out,  // e.mp4 is a.mp4
                    "to do     3 captions; 1 record taken over from files of the same content\n"));
-    command.back() = "--seed=9";
+    command.back() = "--max-new-tokens=9";
     CHECK(run_cli(command, "", here).exit_code == 2);  // same exit code as the run itself
   }
 

@@ -1,5 +1,6 @@
 // Tests that interrupted, killed and continued runs caption every clip exactly once.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -102,7 +103,7 @@ TEST_SUITE("app/resume") {
     for (const std::vector<std::string>& retry : kRetries) {
       const std::string out = (folder.path() / (retry.back() + ".jsonl")).string();
       CHECK(run_cli({"run", "-q", "-o", out, late}).exit_code == 1);
-      std::vector<std::string> again = {"run", "-q", "-o", out, late, "--seed", "7"};
+      std::vector<std::string> again = {"run", "-q", "-o", out, late, "--max-new-tokens", "7"};
       CHECK(run_cli(again).exit_code == 2);
       again.insert(again.end(), retry.begin(), retry.end());
       CHECK(run_cli(again).exit_code == 1);
@@ -131,16 +132,87 @@ TEST_SUITE("app/resume") {
     const std::string a = sample_video("city-000-h264.mp4").string();
     run_cli({"run", "-o", out, a});
     const std::string before = read_text(out);
-    const Finished other = run_cli({"run", "-o", out, a, "--seed", "21"});
+    const Finished other = run_cli({"run", "-o", out, a, "--max-new-tokens", "9"});
     CHECK(other.exit_code == 2);
-    CHECK(other.err.find("generation.seed is \"20\" there and \"21\" now") != std::string::npos);
+    CHECK(other.err.find("generation.max_new_tokens is \"128\" there and \"9\" now") !=
+          std::string::npos);
     CHECK(read_text(out) == before);
     const Finished tier = run_cli({"run", "-o", out, a, "--cpu-tier", "reference"});
     CHECK(tier.exit_code == 2);
     CHECK(tier.err.find("\"cpu reference\" now") != std::string::npos);
     CHECK(read_text(out) == before);
     CHECK(run_cli({"run", "-o", out, a, "--threads", "1"}).exit_code == 0);
-    CHECK(run_cli({"run", "-o", out, a, "--seed", "21", "--overwrite"}).exit_code == 0);
+    CHECK(run_cli({"run", "-o", out, a, "--max-new-tokens", "9", "--overwrite"}).exit_code == 0);
+  }
+
+  TEST_CASE("options without effect, and auto by its value, are the same configuration") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::string a = sample_video("city-000-h264.mp4").string();
+    const std::string b = sample_video("bridge-006-h264.mp4").string();
+    CHECK(run_cli({"run", "-o", out, a, "--kv-dtype", "auto", "--seed", "7"}).exit_code == 0);
+    const std::string manifest = read_text(out + ".manifest.json");
+    CHECK(manifest.find("\"quantization.kv_cache\": \"bf16\"") != std::string::npos);
+    CHECK(manifest.find("generation.seed") == std::string::npos);
+    const Finished again = run_cli({"run", "-o", out, a, b, "--kv-dtype", "bf16", "--seed", "8",
+                                    "--attention-threshold", "0.5", "--color-matrix", "bt601"});
+    CAPTURE(again.err);
+    CHECK(again.exit_code == 0);
+    CHECK(again.err.find("--seed has no effect at --temperature 0") != std::string::npos);
+    CHECK(again.err.find(": resumed; 1 of 2 clips is in it\n") != std::string::npos);
+    CHECK(read_text(out + ".manifest.json") == manifest);
+    // Where it has an effect it still counts, and only what takes it away is named.
+    const Finished warm = run_cli({"run", "-o", out, a, "--temperature", "0.5", "--seed", "8"});
+    CHECK(warm.exit_code == 2);
+    CHECK(warm.err.find("configuration: generation.temperature is \"0\" there and \"0.5\" now; "
+                        "give another -o") != std::string::npos);
+  }
+
+  TEST_CASE("an --overwrite that goes on says where its records are") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::string a = sample_video("city-000-h264.mp4").string();
+    const std::string b = sample_video("bridge-006-h264.mp4").string();
+    const std::string fifo = (folder.path() / "fifo.mp4").string();
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    CHECK(run_cli({"run", "-q", "-o", out, a}).exit_code == 0);
+    // A clip that cannot be read leaves the records beside the old file.
+    CHECK(run_cli({"run", "-q", "-o", out, a, fifo, "--overwrite"}).exit_code == 1);
+    const Finished again = run_cli({"run", "-o", out, a, b, "--overwrite"});
+    CAPTURE(again.err);
+    CHECK(again.exit_code == 0);
+    CHECK(again.err.find(out + ": the interrupted --overwrite went on; 1 of 2 clips was in ") !=
+          std::string::npos);
+    CHECK(again.err.find("c.jsonl.new\n") != std::string::npos);
+    CHECK(again.err.find(out + ": replaced by the records of this run\n") != std::string::npos);
+    CHECK(again.err.find("resumed; ") == std::string::npos);
+    CHECK(parse_records(read_text(out)).size() == 2);
+  }
+
+  TEST_CASE("a name whose suffix is no format is told which format is written") {
+    const TemporaryFolder folder;
+    const std::string a = sample_video("city-000-h264.mp4").string();
+    struct Row {
+      const char* name;
+      const char* suffix;  // nullptr: nothing is said
+      const char* format = "";
+    };
+    for (const Row& row : {Row{"c.xyz", ".xyz"}, Row{"c.jsonl.bak", ".bak"}, Row{"c", nullptr},
+                           Row{"d.xyz", nullptr, "csv"}, Row{"c.NDJSON", nullptr}}) {
+      CAPTURE(std::string(row.name));
+      const std::string out = (folder.path() / row.name).string();
+      std::vector<std::string> command = {"run", "-o", out, a};
+      if (*row.format != '\0') command.insert(command.end(), {"--format", row.format});
+      const Finished finished = run_cli(command);
+      CHECK(finished.exit_code == 0);
+      const std::string said =
+          row.suffix == nullptr
+              ? std::string()
+              : "run: -o " + out + ": records are written as jsonl, because " + row.suffix +
+                    " is no format; --format, or a name in .jsonl, .csv or .txt, chooses one\n";
+      CHECK((finished.err.find(": records are written as ") != std::string::npos) == !said.empty());
+      CHECK(finished.err.find(said) != std::string::npos);
+    }
   }
 
   TEST_CASE("records of another arithmetic are refused by its name, whatever version wrote them") {

@@ -49,8 +49,16 @@ TEST_SUITE("config/identity") {
   TEST_CASE("each option changes the identities that its declaration names, and no others") {
     Preset base;
     base.model.is_composed = true;  // so that all options of models count
+    base.generation.temperature = 0.5;
+    base.generation.num_beams = 2;
     for (const FieldValue& field : list_values(base)) {
       CAPTURE(field.key);
+      base.engine.attention = CompressionMode::kNone;
+      if (field.key == "engine.attention_threshold") {
+        base.engine.attention = CompressionMode::kSqueezed;
+      } else if (field.key == "engine.attention_keep_tokens") {
+        base.engine.attention = CompressionMode::kTopkMerge;
+      }
       Preset changed = base;
       apply_override(changed, {field.key, other_value(field), "test"});
       changed.model.is_composed = true;  // model.path makes it a model of one folder
@@ -64,7 +72,9 @@ TEST_SUITE("config/identity") {
       CHECK(pages == (field.affects == Affects::kPages));
       // These have their own entries in a manifest.
       const bool is_prompt = field.key == "generation.prompt" || field.key == "generation.system";
-      CHECK(captions == (field.affects != Affects::kNothing && !is_prompt));
+      // Decides whether a run is refused, not what its captions are.
+      const bool is_permit = field.key == "quantization.requantize";
+      CHECK(captions == (field.affects != Affects::kNothing && !is_prompt && !is_permit));
     }
   }
 

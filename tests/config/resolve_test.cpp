@@ -59,6 +59,11 @@ TEST_SUITE("config/resolve") {
           "topk-merge), which this build does not have; leave it out");
     cpu.device.type = DeviceType::kCpu;
     CHECK(refusal(cpu, true) == "");
+    apply_override(cpu, {"device.type", "cuda", "--device"});
+    cpu.engine.attention = CompressionMode::kNone;
+    CHECK(
+        refusal(cpu, false) ==
+        "--device cuda needs CUDA kernels, which this build does not have; --device cpu runs here");
     const Preset preset =
         parse_preset("model: {vision: a, llm: b, projector: c, adapter: d}\n", "p");
     CHECK(refusal(preset, false).empty());
@@ -77,6 +82,11 @@ TEST_SUITE("config/resolve") {
                          "preset cpu: no CUDA: the driver sees no device; use --device cpu, or a "
                          "preset of the CPU",
                          Error);
+    Preset given = load_preset("cpu", {}, machine, true).preset;
+    apply_override(given, {"device.type", "cuda", "--device"});
+    CHECK_THROWS_WITH_AS(
+        run_context(given, machine, CpuTier::kReference),
+        "--device cuda: no CUDA: the driver sees no device; --device cpu runs here", Error);
     machine.cuda_devices = {{.name = "T4", .compute_major = 7, .compute_minor = 5}};
     CHECK(run_context(preset, machine, CpuTier::kReference).arithmetic() == "cuda turing");
     machine.cuda_devices = {{.name = "H100", .compute_major = 9, .compute_minor = 0}};

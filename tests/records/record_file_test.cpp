@@ -279,6 +279,32 @@ TEST_SUITE("records/record_file") {
     CHECK(records_in(path).size() == 2);
   }
 
+  TEST_CASE("a copy of a copy names the clip whose caption it is, which is no copy of its copy") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity first = make_clip(folder / "a.mp4", "film");
+    const ClipIdentity second = make_clip(folder / "b.mp4", "film");
+    const ClipIdentity third = make_clip(folder / "c.mp4", "film");
+    Record copy = record_of(second, "가");
+    copy.copy_of = first.file.path;
+    write_records(path, {copy});
+    {
+      const auto file = open(path);
+      const Earlier earlier = find(*file, third);
+      REQUIRE(earlier.kind == Kind::kElsewhere);
+      CHECK(earlier.record->copy_of == first.file.path);
+      file->append(*earlier.record);
+      file->finish();
+    }
+    const Earlier again = find(*open(path), make_clip(folder / "d.mp4", "film"));
+    REQUIRE(again.kind == Kind::kElsewhere);
+    CHECK(again.record->copy_of == first.file.path);
+    const Earlier root = find(*open(path), first);
+    REQUIRE(root.kind == Kind::kElsewhere);
+    CHECK(root.record->copy_of == "");
+    CHECK(root.record->moved_from == "");
+  }
+
   TEST_CASE("two clips that change places keep their captions, met in one run or in two") {
     for (const bool in_one_run : {true, false}) {
       CAPTURE(in_one_run);
@@ -612,6 +638,52 @@ TEST_SUITE("records/record_file") {
     open(path, longer, retry);  // the same retry is noted only once
     CHECK(read_manifest(manifest_path(path)) == noted);
     CHECK(find(*open(path, manifest), clip).kind == Kind::kFinished);  // the record is accepted
+  }
+
+  TEST_CASE("an output whose manifest has another form is continued in its own form") {
+    const Folder folder;
+    const auto path = folder / "c.jsonl";
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    const ClipIdentity b = make_clip(folder / "b.mp4", "film b");
+    const Manifest old{{{"kv", "auto"}, {"seed", "20"}, {"prompt", "p"}}};
+    Manifest now{{{"kv", "bf16"}, {"prompt", "p"}}};
+    CHECK_FALSE(describe_differences(old, now).empty());
+    // The seed has no effect, and auto is bf16.
+    now.make_comparable = [](ManifestSettings& there, ManifestSettings& here) {
+      for (ManifestSettings* settings : {&there, &here}) {
+        std::erase_if(*settings, [](const auto& one) { return one.first == "seed"; });
+        for (auto& [name, value] : *settings) {
+          if (name == "kv" && value == "auto") value = "bf16";
+        }
+      }
+    };
+    CHECK(describe_differences(old, now).empty());
+    for (const Existing existing : {Existing::kResume, Existing::kOverwrite}) {
+      CAPTURE(static_cast<int>(existing));
+      const fs::path written =
+          existing == Existing::kResume ? path : fs::path(path.string() + ".new");
+      open(path, old, {}, existing)->append(record_of(a));
+      Manifest other = now;
+      other.settings.front().second = "f32";
+      CHECK_THROWS_WITH_AS(open(path, other, {}, existing), doctest::Contains("kv"), Error);
+      {
+        const auto file = open(path, now, {}, existing);
+        CHECK(find(*file, a).kind == Kind::kFinished);
+        CHECK(find(*file, b).kind == Kind::kNone);
+        file->append(record_of(b));
+      }
+      const std::optional<Manifest> kept = read_manifest(manifest_path(written));
+      REQUIRE(kept.has_value());
+      CHECK(describe_differences(*kept, old).empty());
+      for (const Record& record : records_in(written)) {
+        CHECK(record.settings == settings_key(old));
+      }
+      for (const Manifest& either : {old, now}) {
+        const auto file = open(path, either, {}, existing);
+        CHECK(find(*file, a).kind == Kind::kFinished);
+        CHECK(find(*file, b).kind == Kind::kFinished);
+      }
+    }
   }
 
   TEST_CASE("records made with other settings than the manifest's do not count") {

@@ -27,8 +27,8 @@ class RunMemory {
 };
 
 // Converts the record of another file with the same content into a record of this clip: replaces
-// the names, and sets `copy_of` to the other file or, when that file no longer exists,
-// `moved_from`.
+// the names, and sets `copy_of` to the file whose caption it is (of a copy the one that it was
+// copied from, unless that is this clip) or, when the record's file no longer exists, `moved_from`.
 Record under_new_name(Record record, const ClipIdentity& clip, const std::string& video);
 
 // Whether the file that the record names no longer exists or has other content. Reads the file if

@@ -31,6 +31,11 @@ bool note_retry(const Retry& retry, Manifest& there, const Manifest& now);
 // the first run's and those of retries.
 std::set<std::string> accepted_keys(const Manifest& there);
 
+// Returns the settings_key() of the records that a run with `now` adds to an output with `there`,
+// after note_retry(). That of the first run where the two differ in form alone
+// (Manifest::make_comparable), so that a manifest of any form keeps its records.
+std::string key_of_records(const Manifest& there, const Manifest& now);
+
 // Throws Error(kOutputConflict) when `beside`, the JSONL file of an interrupted --overwrite, holds
 // captions that a run with `manifest` cannot continue: starting anew would lose them.
 void refuse_to_lose_captions(const std::filesystem::path& beside, const Manifest& manifest);
