@@ -385,11 +385,11 @@ int run_bench(BenchFlags flags, const Globals& globals) {
   if (flags.shape.empty() && !flags.kernels) {
     settle_weights("bench", context, machine, loaded, flags.preset.prompts);
   }
-  const config::QuantizationSection& quantization = loaded.preset.quantization;
   // A prediction is for another device.
-  if (flags.predict.empty() && quantization.weights != config::WeightFormat::kAuto) {
+  if (flags.predict.empty() && loaded.preset.quantization.weights != config::WeightFormat::kAuto) {
     config::require_products(context, loaded.preset, loaded.locations);
   }
+  warn_of_idle(flags, loaded, context.device, has_decoder);
   if (!flags.videos.empty()) {
     return bench_videos({.paths = flags.videos,
                          .prompts = flags.preset.prompts,

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
 #include "base/join.h"
+#include "base/log.h"
 #include "bench/cuda_prediction.h"
 #include "option_types.h"
 #include "plan/known_models.h"
+#include "planned_run.h"
 #include "write_text.h"
 
 namespace caption::cli {
@@ -93,6 +96,23 @@ constexpr std::array kPresetOptions = {
     PresetOption{"engine.max_num_seqs", kPlantedDrafts, "--sweep names its numbers of sequences"},
     PresetOption{"video.num_frames", kTower, "it takes two frames at a time, 64 on a GPU"},
 };
+
+// Options of the preset that some measurements pass over without harm.
+struct PassedOver {
+  std::string_view begin;  // of the option's key
+  unsigned measured;
+};
+constexpr std::array kPassedOver = {
+    PassedOver{"generation.",
+               kSynthetic | kKernels | kTower | kLoading | kPrediction | kPlantedDrafts},
+    PassedOver{"video.", kSynthetic | kKernels | kTower | kLoading | kPrediction | kPlantedDrafts},
+    PassedOver{"engine.", kKernels | kTower | kLoading | kPrediction},
+    PassedOver{"engine.batching", kStatic},      // compared
+    PassedOver{"engine.prefix_cache", kPrefix},  // compared
+    PassedOver{"quantization.kv_cache", kTower | kLoading | kPrediction},
+};
+// Random weights and workloads are drawn with it.
+constexpr std::string_view kSeed = "generation.seed";
 
 void require_meaning(const BenchFlags& flags, bool has_decoder) {
   const auto [measured, name] = measured_by(flags, has_decoder);
@@ -317,6 +337,50 @@ std::vector<std::string> given_workload_options(const CLI::App& command) {
 bool is_given(const BenchFlags& flags, std::string_view option) {
   return std::find(flags.workload_options.begin(), flags.workload_options.end(), option) !=
          flags.workload_options.end();
+}
+
+namespace {
+
+// A line for each option of the preset that what is measured passes over.
+std::vector<std::string> describe_passed_over(const BenchFlags& flags, bool has_decoder) {
+  const auto [measured, name] = measured_by(flags, has_decoder);
+  std::vector<std::string> lines;
+  for (const config::Override& given : flags.preset.overrides) {
+    const bool is_passed_over =
+        given.key != kSeed &&
+        std::any_of(kPassedOver.begin(), kPassedOver.end(), [&](const PassedOver& rule) {
+          return (rule.measured & measured) != 0 && given.key.starts_with(rule.begin);
+        });
+    const bool is_swept = given.key == "engine.max_num_seqs" && !flags.sweep.empty();
+    if (is_passed_over) {
+      lines.push_back(given.source + " has no effect on " + name);
+    } else if (is_swept) {
+      lines.push_back(given.source + " has no effect beside --sweep, which names batch sizes");
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+void warn_of_idle(const BenchFlags& flags, const config::LoadedPreset& loaded, Device where,
+                  bool has_decoder) {
+  if (!flags.videos.empty()) {
+    config::LoadedPreset adopted = loaded;
+    adopt_generation_defaults(adopted);
+    return warn_of_unused("bench", adopted, flags.preset.overrides, {.device = where});
+  }
+  for (const std::string& line : describe_passed_over(flags, has_decoder)) {
+    log_warning("bench", line);
+  }
+  // The options of the engine depend on each other as in a run.
+  const bool has_engine = !flags.kernels && !flags.tower && !flags.loading && has_decoder;
+  std::vector<config::Override> of_engine;
+  std::copy_if(flags.preset.overrides.begin(), flags.preset.overrides.end(),
+               std::back_inserter(of_engine), [](const config::Override& given) {
+                 return given.key.starts_with("engine.") && !given.key.ends_with("_dir_bytes");
+               });
+  if (has_engine) warn_of_unused("bench", loaded, of_engine, {.device = where});
 }
 
 void check_flags(const BenchFlags& flags, bool has_decoder) {

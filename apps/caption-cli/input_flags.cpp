@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -42,7 +43,8 @@ pipeline::InputList first_clips(const pipeline::InputList& inputs, std::int64_t 
 }
 
 // Throws Error(kUsage) when no file is a clip, before anything is written.
-void require_clip(const pipeline::FoundVideos& found, const video::ReadOptions& read) {
+void require_clip(const std::vector<std::string>& paths, const pipeline::FoundVideos& found,
+                  const video::ReadOptions& read) {
   const pipeline::InputList& inputs = found.inputs;
   // Checks all names first, because opening files takes longer.
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -52,6 +54,9 @@ void require_clip(const pipeline::FoundVideos& found, const video::ReadOptions& 
     if (is_clip(inputs, i, read)) return;
   }
   std::string why = "run: no file in what was given; name videos or folders of them";
+  if (paths.size() == 1 && paths.front() == "-") {
+    why = "run: the list of paths on standard input is empty";
+  }
   if (!inputs.empty()) {
     why = "run: found " + counted(std::ssize(inputs), "file") +
           " and no video; name videos or folders of them";
@@ -79,7 +84,7 @@ void add_input_flags(CLI::App& command, InputFlags& flags) {
       ->type_name(kPathType)
       ->group(kGroup)
       ->required();
-  command.add_flag("-0", flags.null_separated, "paths on stdin end in NUL bytes, as find -print0")
+  command.add_flag("-0", flags.null_separated, "paths of - end in NUL bytes, as find -print0")
       ->group(kGroup);
   command
       .add_option("--include", flags.include,
@@ -105,13 +110,19 @@ void add_input_flags(CLI::App& command, InputFlags& flags) {
                   "only the first N clips that are left\n"
                   "The first in the order of the walk; those that have their records already "
                   "count.")
-      ->check(in_range(std::int64_t{1}, std::int64_t{1} << 40).description(""))
+      ->check(in_range(std::int64_t{1}, std::int64_t{1'000'000'000}).description(""))
       ->type_name(kNumberType)
       ->group(kGroup);
 }
 
 pipeline::InputList find_inputs(const InputFlags& flags, const video::ReadOptions& read,
                                 const std::vector<std::string>& adapters) {
+  const bool has_list = std::find(flags.paths.begin(), flags.paths.end(), "-") != flags.paths.end();
+  if (flags.null_separated && !has_list) {
+    log_warning("run",
+                "-0 has no effect without - in the place of the videos, the list of paths on "
+                "standard input");
+  }
   const pipeline::PathFilter filter(flags.include, flags.exclude);
   pipeline::FoundVideos found =
       pipeline::find_videos(flags.paths,
@@ -120,7 +131,7 @@ pipeline::InputList find_inputs(const InputFlags& flags, const video::ReadOption
                              .adapters = adapters},
                             filter);
   for (const std::string& skipped : pipeline::describe_skipped(found)) log_warning("run", skipped);
-  require_clip(found, read);
+  require_clip(flags.paths, found, read);
   const std::string hidden = pipeline::describe_hidden(found);
   if (!hidden.empty()) log_detail("run", hidden);
   const std::string filtered = pipeline::describe_filtered(found);

@@ -7,8 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -17,6 +20,9 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_writer.h"
+#include "base/log.h"
+#include "base/open_file.h"
 #include "base/units.h"
 #include "exit_codes.h"
 #include "globals.h"
@@ -42,6 +48,7 @@ struct InspectFlags {
   std::string sheet;
   std::string frames_folder;
   std::vector<std::string> adapters;
+  std::vector<std::string> given;  // the options on the command line that are for some paths alone
   int num_frames = 8;
   std::string sampling = "arange";
 };
@@ -152,8 +159,32 @@ void inspect_video(const std::string& path, const std::filesystem::path& sheet,
   if (!flags.frames_folder.empty()) dump_frames(flags.frames_folder, clip);
 }
 
-void inspect_machine(const Globals& globals) {
+// One JSON object on a line, with the keys of the text.
+std::string machine_json(const Machine& machine, const Globals& globals) {
+  JsonWriter json;
+  json.begin_object().add("kind", "machine").add("cpu", machine.cpu_model);
+  json.add("cpus", std::int64_t{machine.num_cpus}).begin_list("features");
+  for (const std::string& feature : machine.cpu_features) json.add_item(feature);
+  json.end_list().add("memory_bytes", machine.memory_bytes);
+  json.add("kernels", cpu_tier_name(globals.context().cpu_tier)).add("cuda", machine.cuda_status);
+  json.begin_list("gpus");
+  for (const CudaDevice& device : machine.cuda_devices) {
+    json.begin_object().add("name", device.name).add("ordinal", std::int64_t{device.ordinal});
+    json.add("compute_capability",
+             std::to_string(device.compute_major) + "." + std::to_string(device.compute_minor));
+    json.add("multiprocessors", std::int64_t{device.num_multiprocessors});
+    json.add("memory_bytes", device.memory_bytes);
+    json.add("free_memory_bytes", device.free_memory_bytes).end_object();
+  }
+  return json.end_list().end_object().text() + "\n";
+}
+
+void inspect_machine(const InspectFlags& flags, const Globals& globals) {
   const Machine machine = detect_machine();
+  if (flags.json) {
+    std::cout << machine_json(machine, globals);
+    return;
+  }
   std::cout << "this machine\n";
   std::string features;
   for (const std::string& feature : machine.cpu_features) {
@@ -191,18 +222,40 @@ bool is_weight_file(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".gguf");
 }
 
+bool is_model(const std::string& path, const Globals& globals) {
+  std::error_code ignored;
+  const std::filesystem::file_type type = std::filesystem::status(path, ignored).type();
+  if (type == std::filesystem::file_type::not_found) return is_model_name(path, globals);
+  return type == std::filesystem::file_type::directory || is_weight_file(path);
+}
+
+constexpr std::array<std::string_view, 2> kOfModels = {"--adapter", "--hash"};
+constexpr std::array<std::string_view, 4> kOfVideos = {"--output", "--dump-frames", "--frames",
+                                                       "--sampling"};
+
+// Warns of options for models where no path is one, and of options for videos where all are models.
+void warn_of_idle(const InspectFlags& flags, const Globals& globals) {
+  const std::int64_t num_models =
+      std::count_if(flags.paths.begin(), flags.paths.end(),
+                    [&](const std::string& path) { return is_model(path, globals); });
+  const auto warn = [&](std::span<const std::string_view> options, const char* what) {
+    for (const std::string_view option : options) {
+      if (std::find(flags.given.begin(), flags.given.end(), option) == flags.given.end()) continue;
+      log_warning("inspect", std::string(option) + " has no effect: it is for " + what +
+                                 ", and none is named");
+    }
+  };
+  if (num_models == 0) warn(kOfModels, "models");
+  if (num_models == std::ssize(flags.paths)) warn(kOfVideos, "videos");
+}
+
 // Returns the exit code.
 int inspect_path(const std::string& path, const std::string& sheet, const InspectFlags& flags,
                  const Globals& globals) {
-  std::error_code ignored;
-  const std::filesystem::file_type type = std::filesystem::status(path, ignored).type();
-  const bool is_there = type != std::filesystem::file_type::not_found;
-  if (!is_there && !is_model_name(path, globals)) {
+  if (is_model(path, globals)) return print_model(path, flags, globals);
+  if (!is_present(path)) {
     throw Error(ErrorCode::kUsage,
                 "inspect: " + records::escape_file_name(path) + ": no such file or folder");
-  }
-  if (!is_there || type == std::filesystem::file_type::directory || is_weight_file(path)) {
-    return print_model(path, flags, globals);
   }
   if (path.ends_with(".yaml") || path.ends_with(".yml")) {
     const std::string name = records::escape_file_name(path);
@@ -215,8 +268,8 @@ int inspect_path(const std::string& path, const std::string& sheet, const Inspec
                                        name + "` what its model needs and whether it runs here");
   }
   if (flags.json) {
-    throw Error(ErrorCode::kUsage,
-                "inspect: --json is for models; " + records::escape_file_name(path) + " is a file");
+    throw Error(ErrorCode::kUsage, "inspect: --json is for models and --machine; " +
+                                       records::escape_file_name(path) + " is a file");
   }
   inspect_video(path, flags.sheet.empty() ? sheet : flags.sheet, flags);
   return kExitOk;
@@ -247,7 +300,8 @@ int inspect(const InspectFlags& flags, const Globals& globals) {
   require_frames_folder(flags.frames_folder);
   // Checked once, to report an error only once for all videos.
   video::parse_sampling(flags.sampling, flags.num_frames);
-  if (flags.machine) inspect_machine(globals);
+  warn_of_idle(flags, globals);
+  if (flags.machine) inspect_machine(flags, globals);
   const std::vector<std::string> sheets = name_sheets(flags.paths);
   int exit_code = kExitOk;
   for (std::size_t i = 0; i < flags.paths.size(); ++i) {
@@ -301,7 +355,8 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
       ->group("Model");
   command->add_flag("--hash", flags->hash, "also a model's digest; reads all its weights")
       ->group("Model");
-  command->add_flag("--json", flags->json, "of models: one JSON object per line")->group("Output");
+  command->add_flag("--json", flags->json, "of models and --machine: one JSON object per line")
+      ->group("Output");
   command->add_option("--frames", flags->num_frames, "frames to take")
       ->check(in_range(1, 4096))
       ->type_name(kNumberType)
@@ -315,7 +370,13 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
       "caption-cli inspect --frames 16 clip.mp4\n"
       "caption-cli inspect Qwen/Qwen3-VL-8B-Instruct\n"
       "caption-cli inspect --machine");
-  command->callback([flags, &globals, &exit_code] { exit_code = inspect(*flags, globals); });
+  command->callback([command, flags, &globals, &exit_code] {
+    for (const CLI::Option* option : command->get_options()) {
+      const std::vector<std::string>& names = option->get_lnames();
+      if (option->count() > 0 && !names.empty()) flags->given.push_back("--" + names.front());
+    }
+    exit_code = inspect(*flags, globals);
+  });
 }
 
 }  // namespace caption::cli

@@ -37,6 +37,7 @@ struct PlanFlags {
   std::optional<double> bandwidth_gb_s;
   std::optional<double> gflops;
   std::string frame_size = "1280x720";
+  bool is_frame_size_given = false;
   bool json = false;
   bool fit = false;
   std::optional<std::int64_t> batch;
@@ -122,6 +123,24 @@ void warn_of_uncounted(const PlanFlags& flags, const config::PlannedRun& run) {
   }
 }
 
+// Warns of options that change nothing of the plan or of its run.
+void warn_of_idle(const PlanFlags& flags, const config::PlannedRun& run) {
+  const bool is_card =
+      run.loaded.preset.device.type == config::DeviceType::kCuda || !flags.assumed.card.empty();
+  warn_of_unused("plan", run.loaded, flags.preset.overrides,
+                 {.device = is_card ? Device::cuda(0) : Device::kCpu});
+  const std::optional<model::VisionSpec>& tower = run.found.blueprint.vision;
+  const bool keeps_sizes = tower.has_value() && tower->resize.has_value();
+  if (flags.is_frame_size_given && !keeps_sizes) {
+    log_warning("plan",
+                "--frame-size has no effect with this --model, which resizes frames of every size "
+                "to the same one");
+  }
+  if (flags.assumed.prompt_tokens.has_value() && !flags.preset.prompts.empty()) {
+    log_warning("plan", "--prompt has no effect beside --prompt-tokens, which counts in its place");
+  }
+}
+
 // Says that the figures are of one device, where a run would use several.
 void say_devices(const config::PlannedRun& run) {
   const int count = config::num_devices(run.loaded.preset, run.machine);
@@ -137,6 +156,7 @@ Planning make_planning(const PlanFlags& flags, const Globals& globals) {
   const Context context = globals.context(config::num_threads(loaded.preset, machine));
   CheckedRun checked = check_planned_run(context, machine, std::move(loaded), flags.preset.prompts);
   warn_of_uncounted(flags, checked.run);
+  warn_of_idle(flags, checked.run);
   say_devices(checked.run);
   config::Preset& preset = checked.run.loaded.preset;
   if (flags.batch.has_value()) {
@@ -231,7 +251,7 @@ void add_workload_flags(CLI::App& command, PlanFlags& flags) {
   command.add_option("--output-tokens", flags.assumed.output_tokens, "tokens of a caption")
       ->check(tokens)
       ->type_name(kNumberType)
-      ->default_str("max_new_tokens")
+      ->default_str("--max-new-tokens")
       ->group(kGroup);
   command
       .add_option("--prompt-tokens", flags.assumed.prompt_tokens,
@@ -321,7 +341,10 @@ void add_plan_command(CLI::App& root, const Globals& globals, int& exit_code) {
       "caption-cli plan --preset l4\n"
       "caption-cli plan --fit --batch 8\n"
       "caption-cli plan --card t4 --model qwen3-8b --dtype nf4 --memory 14GiB");
-  command->callback([flags, &globals, &exit_code] { exit_code = run_plan(*flags, globals); });
+  command->callback([command, flags, &globals, &exit_code] {
+    flags->is_frame_size_given = command->count("--frame-size") > 0;
+    exit_code = run_plan(*flags, globals);
+  });
 }
 
 }  // namespace caption::cli

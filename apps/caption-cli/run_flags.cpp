@@ -23,7 +23,7 @@ void add_prompt_flags(CLI::App& command, RunFlags& flags) {
       ->group(kGroup);
   command
       .add_flag("--trust-times", flags.trust_times,
-                "know clips by place, size and time alone\n"
+                "know clips by path, size and time alone\n"
                 "For slow storage: clips are not read whole to be hashed. Records have no \"id\", "
                 "and moved or equal files are not recognised.")
       ->group(kGroup);

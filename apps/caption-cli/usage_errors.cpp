@@ -8,7 +8,7 @@
 #include "base/join.h"
 #include "base/nearest.h"
 #include "command_table.h"
-#include "option_types.h"
+#include "option_examples.h"
 
 namespace caption::cli {
 namespace {
@@ -43,29 +43,6 @@ std::vector<std::string> command_names(const CLI::App& root) {
 std::string see_help(const CommandRow& command) {
   const bool is_program = command.name == "caption-cli";
   return "see caption-cli " + (is_program ? "" : command.name + " ") + "--help";
-}
-
-// Returns a value for an example of the option.
-std::string example_value(const OptionRow& option) {
-  if (!option.choices.empty()) return option.choices.back();
-  // A default that does not begin with a digit is a word such as "measured".
-  const bool is_number = option.default_text.find_first_of("0123456789") == 0;
-  if (is_number) return option.default_text;
-  switch (option.kind) {
-    case ValueKind::kFile: return option.placeholder == "FILE.png" ? "sheet.png" : "captions.jsonl";
-    case ValueKind::kFolder: return "folder/";
-    case ValueKind::kPath: return "references.jsonl";
-    case ValueKind::kPreset: return "cpu";
-    default: break;
-  }
-  if (option.placeholder == kNumberType) return "8";
-  if (option.placeholder == kSizeType) return "4GiB";
-  if (option.placeholder == kTimeType) return "90s";
-  return quoted("...");
-}
-
-std::string example_of(const OptionRow& option) {
-  return option.long_name() + " " + example_value(option);
 }
 
 const OptionRow* find_option(const CommandRow& command, std::string_view name) {
@@ -178,7 +155,7 @@ std::string describe_count(const CommandRow& command, const OptionRow& option,
   if (option.kind == ValueKind::kNone) return where + " takes no value";
   const bool is_missing = message.find("missing") != std::string::npos;
   if (!is_missing) return where + " is given more than once; " + see_help(command);
-  return describe_need(command.name, option) + ", for example: " + example_of(option);
+  return describe_need(command.name, option) + ", for example: " + example_of(command.name, option);
 }
 
 // The option of the command or the program that is written so, or nullptr.
@@ -244,10 +221,13 @@ std::optional<std::string> describe_bad_value(const CLI::App& root,
     const OptionRow row = describe_option(*option);
     if (is_apart && find_option(root, command, value) != nullptr) {
       return describe_need(name, row) + ", and the option " + value +
-             " follows it; for example: " + example_of(row) + " " + value;
+             " follows it; for example: " + example_of(name, row) + " " + value;
     }
     if (value.empty() && !may_be_empty(name, row.long_name())) {
-      return describe_need(name, row) + ", and \"\" is none; for example: " + example_of(row);
+      const bool is_asked = row.long_name() == "--prompt" && name != "eval";
+      return describe_need(name, row) + ", and \"\" is none; " +
+             (is_asked ? "without --prompt the model is asked its own or the preset's; " : "") +
+             "for example: " + example_of(name, row);
     }
     if (has_empty_item(value, option->get_delimiter())) {
       return name + ": " + row.long_name() + " " + quoted(value) + ": an item of the list is empty";

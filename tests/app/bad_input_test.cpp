@@ -210,7 +210,9 @@ TEST_SUITE("app/bad_input") {
         {{"run", video, "--model", at("none")}, 3, "none"},
         {{"run", video, "--model", config}, 3, "config.json"},
         {{"run", video, "--model", weights}, 3, "model.safetensors"},
-        {{"run", video, "--preset", "h100"}, 4, "needs CUDA kernels, which"},
+        {{"run", video, "--preset", "h100"}, 4, "preset h100: what is asked for needs CUDA"},
+        {{"run", video, "--device", "cuda"}, 4, "caption-cli: --device cuda"},
+        {{"plan", "--device", "cuda"}, 4, "plan: --device cuda is for a CUDA device, and none is"},
         {{"run", video, "--num-beams", "4", "--temperature", "0.5"},
          2,
          "temperature is 0.5 and num_beams is 4"},
@@ -225,7 +227,11 @@ TEST_SUITE("app/bad_input") {
         {{"run", video, "-o", ""}, 2, "run: --output needs a value (FILE), and \"\" is none"},
         {{"run", video, "--output="}, 2, "run: --output needs a value (FILE), and \"\" is none"},
         {{"run", video, "--stop", ""}, 2, "run: --stop needs a value (TEXT), and \"\" is none"},
-        {{"run", video, "--prompt", ""}, 2, "run: --prompt needs a value (TEXT), and \"\""},
+        {{"run", video, "--prompt", ""},
+         2,
+         "run: --prompt needs a value (TEXT), and \"\" is none; without --prompt the model is "
+         "asked "
+         "its own"},
         {{"run", video, "--adapter", ""}, 2, "run: --adapter needs a value"},
         {{"run", video, "--format="}, 2, "--format needs a value (one of jsonl, csv, txt), and"},
         {{"run", video, "--examples", ""}, 2, "run: --examples needs a value (FILE)"},

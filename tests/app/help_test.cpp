@@ -269,7 +269,7 @@ TEST_SUITE("app/usage_errors") {
          "w4a8-head4, awq, gptq)"},
         {{"run", "a.mp4", "--adapter", "--max-new-tokens", "5"},
          "run: --adapter needs a value (FOLDER), and the option --max-new-tokens follows it; for "
-         "example: --adapter folder/ --max-new-tokens\n"},
+         "example: --adapter lora/ --max-new-tokens\n"},
         {{"run", "-o", "-q", "a.mp4"},
          "run: --output needs a value (FILE), and the option -q follows it"},
         {{"bench", "--sweep", "1,,2"}, "bench: --sweep \"1,,2\": an item of the list is empty"},

@@ -63,8 +63,8 @@ TEST_SUITE("app/several_prompts") {
     CHECK(finished.exit_code == 0);
     for (const std::string& wanted :
          {std::string("warning: run: --top-p has no effect at --temperature 0\n"),
-          std::string("warning: run: --requantize has no effect with this --model, whose weights "
-                      "are no codes\n"),
+          std::string("warning: run: --requantize has no effect with this --model and --dtype, "
+                      "which round no codes a second time\n"),
           "warning: run: --prompt \"" + kBrief + "\" is given more than once"}) {
       CHECK(count_of(finished.err, wanted) == 1);
     }

@@ -1,0 +1,95 @@
+#include "option_examples.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "option_types.h"
+
+namespace caption::cli {
+namespace {
+
+struct Example {
+  std::string_view command;  // empty: every command with the option
+  std::string_view option;
+  const char* value;
+};
+// Options for whose example neither a default nor the kind of the value serves.
+constexpr Example kExamples[] = {
+    {"eval", "--adapter", "news"},
+    {"eval", "--prompt", "p1"},
+    {"eval", "--dictionary", "/usr/share/hunspell/ko"},
+    {"eval", "--json", "report.json"},
+    {"eval", "--per-clip", "clips.jsonl"},
+    {"eval", "--synonyms", "synonyms.txt"},
+    {"bench", "--json", "bench.json"},
+    {"plan", "--batch", "8 --fit"},
+    {"plan", "--svg", "chart.svg --fit"},
+    {"quantize", "--output", "quantised/"},
+    {"run", "--retry", "truncated -o captions.jsonl"},
+    {"", "--adapter", "lora/"},
+    {"", "--bandwidth", "50"},
+    {"", "--calibrate", "videos/"},
+    {"", "--cpu-tier", "reference"},
+    {"", "--devices", "first"},
+    {"", "--dictionary", "/usr/share/hunspell/ko"},
+    {"", "--draft-from", "earlier.jsonl --drafts archive"},
+    {"", "--draft-model", "demo --drafts model"},
+    {"", "--dtype", "bf16"},
+    {"", "--dump-frames", "frames/"},
+    {"", "--examples", "examples.jsonl"},
+    {"", "--exclude", "'*.tmp.mp4'"},
+    {"", "--flops", "500"},
+    {"", "--include", "'*.mp4'"},
+    {"", "--kv-cache-bytes", "4GiB"},
+    {"", "--kv-cache-dir", "kv-cache/"},
+    {"", "--model", "demo"},
+    {"", "--price-base", "base-model/"},
+    {"", "--prompt", "'한 문장으로 설명해 주세요.'"},
+    {"", "--prompts", "prompts.txt"},
+    {"", "--sampling", "fps=2"},
+    {"", "--save-calibration", "prompts.safetensors"},
+    {"", "--shape", "demo"},
+    {"", "--stop", "'끝'"},
+    {"", "--svg", "chart.svg"},
+    {"", "--sweep", "1,2,4,8"},
+    {"", "--system", "'한국어로 답해 주세요.'"},
+};
+
+bool is_number(const std::string& text) { return text.find_first_of("0123456789") == 0; }
+
+std::string value_by_kind(const OptionRow& option) {
+  if (!option.choices.empty()) return option.choices.back();
+  switch (option.kind) {
+    case ValueKind::kFile: return option.placeholder == "FILE.png" ? "sheet.png" : "captions.jsonl";
+    case ValueKind::kFolder: return "folder/";
+    case ValueKind::kPath: return "references.jsonl";
+    case ValueKind::kPreset: return "cpu";
+    default: break;
+  }
+  if (option.placeholder == kSizeType) return "4GiB";
+  if (option.placeholder == kTimeType) return "90s";
+  return "8";
+}
+
+std::string example_value(const std::string& command, const OptionRow& option) {
+  // A number of another option's name, as bench --prompts, has a default.
+  if (option.choices.empty() && option.default_text != "0" && is_number(option.default_text)) {
+    return option.default_text;
+  }
+  const auto* const found =
+      std::find_if(std::begin(kExamples), std::end(kExamples), [&](const Example& example) {
+        return example.option == option.long_name() &&
+               (example.command.empty() || example.command == command);
+      });
+  if (found != std::end(kExamples)) return found->value;
+  return is_number(option.default_text) ? option.default_text : value_by_kind(option);
+}
+
+}  // namespace
+
+std::string example_of(const std::string& command, const OptionRow& option) {
+  return option.long_name() + " " + example_value(command, option);
+}
+
+}  // namespace caption::cli
