@@ -16,7 +16,10 @@
 #include "base/join.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/nearest.h"
+#include "base/open_file.h"
 #include "base/units.h"
+#include "config/hub_cache.h"
 #include "config/resources.h"
 #include "environment.h"
 #include "exit_codes.h"
@@ -25,6 +28,7 @@
 #include "option_types.h"
 #include "pipeline/progress.h"
 #include "pipeline/time_left.h"
+#include "plan/known_models.h"
 #include "preset_flags.h"
 #include "quantise/check_source.h"
 #include "quantise/make_gguf.h"
@@ -100,6 +104,23 @@ class QuantizeProgressLine {
   std::int64_t last_us_ = 0;
 };
 
+// Throws Error(kBadModel) for a name that is neither a folder that the presets know nor that of a
+// model on the hub.
+void require_possible_name(const std::string& name, const config::Locations& locations) {
+  const bool is_possible = config::find_model_place(name, locations).has_value() ||
+                           config::is_hub_name(name) || plan::find_hub_name(name).has_value() ||
+                           name == "demo";
+  if (is_possible) return;
+  throw Error(ErrorCode::kBadModel,
+              "quantize: " + records::escape_file_name(name) +
+                  (name.ends_with(".gguf") ? ": no such file, and GGUF files are not quantised "
+                                             "again"
+                                           : ": no such folder") +
+                  did_you_mean(name, plan::known_model_names()) +
+                  "; give the folder of a model as transformers saves it, or its name in the "
+                  "Hugging Face cache (organisation/model)");
+}
+
 std::filesystem::path find_source(const QuantizeFlags& flags, const Globals& globals) {
   const std::string& name = flags.model;
   if (name.ends_with(".yaml") || name.ends_with(".yml")) {
@@ -108,8 +129,14 @@ std::filesystem::path find_source(const QuantizeFlags& flags, const Globals& glo
                                        "composed model that of its language model: the preset then "
                                        "names the result as llm)");
   }
-  return config::find_named_model(
-      name, model_locations(flags.calibration.preset, globals.locations, detect_machine()));
+  const config::Locations locations =
+      model_locations(flags.calibration.preset, globals.locations, detect_machine());
+  if (!is_present(name)) {
+    require_possible_name(name, locations);
+  } else if (!std::filesystem::is_directory(name)) {
+    quantise::require_plain_folder(name);  // throws
+  }
+  return config::find_named_model(name, locations);
 }
 
 void report(const QuantizeFlags& flags, const quantise::QuantiseOutcome& outcome) {

@@ -239,7 +239,7 @@ std::string describe_warned(const Progress& progress) {
   const std::int64_t count = progress.clips_warned;
   if (count == 0) return {};
   return counted(count, "record has", "records have") +
-         " warnings (of damaged, cut-off or short films)";
+         " warnings; the last one: " + progress.last_warning;
 }
 
 std::string describe_interruption(const Progress& progress) {

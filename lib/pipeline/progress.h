@@ -34,7 +34,8 @@ std::string describe_drafts(const Outcome& outcome);
 std::string describe_suspicious(const Progress& progress);
 std::string describe_truncated(const Progress& progress);
 
-// Returns "2 records have warnings (damaged, cut-off or short films)"; empty when the count is 0.
+// Returns "2 records have warnings; the last one: a.mp4: 1 damaged packet or frame"; empty when the
+// count is 0.
 std::string describe_warned(const Progress& progress);
 // Returns text such as "interrupted; 3 of 10 records written".
 std::string describe_interruption(const Progress& progress);

@@ -1,6 +1,6 @@
 #include "pipeline/prompts.h"
 
-#include <algorithm>
+#include <map>
 #include <sstream>
 #include <string_view>
 
@@ -24,11 +24,18 @@ std::string numbered(std::size_t count) { return "p" + std::to_string(count + 1)
   throw Error(ErrorCode::kUsage, where + ": " + what);
 }
 
+// Every line that begins with { is JSON, so that one with an error in it does not become a prompt.
+bool is_json(const std::string& line) {
+  const std::size_t first = line.find_first_not_of(" \t");
+  return first != std::string::npos && line[first] == '{';
+}
+
 Prompt parse_line(const std::string& line, const std::string& number, const std::string& where) {
-  if (is_list_entry(line)) {
+  if (is_json(line)) {
     const JsonObject entry =
         parse_list_entry(line, {"name", "prompt", "adapter"}, where,
-                         "a prompt that begins with {\" is written {\"prompt\": \"{\\\"...\"}");
+                         "a line that begins with { is JSON, and a prompt that does is written "
+                         "{\"prompt\": \"{...\"}");
     return {.name = entry.get_string("name", number),
             .text = entry.require_string("prompt"),
             .adapter = entry.get_string("adapter", "")};
@@ -36,6 +43,20 @@ Prompt parse_line(const std::string& line, const std::string& number, const std:
   const std::size_t tab = line.find('\t');
   if (tab == std::string::npos) return {.name = number, .text = line};
   return {.name = line.substr(0, tab), .text = line.substr(tab + 1)};
+}
+
+// Notes the line of a prompt's name. Throws Error(kUsage) for one that another line has.
+void require_new_name(const std::string& name, std::map<std::string, int>& line_of_name,
+                      int line_number, const std::string& where) {
+  const auto [place, is_new] = line_of_name.try_emplace(name, line_number);
+  if (is_new) return;
+  const bool may_be_number =
+      name.starts_with('p') && name.find_first_not_of("0123456789", 1) == std::string::npos;
+  fail(where, "the prompt is named " + json_quote(name) + ", as that of line " +
+                  std::to_string(place->second) +
+                  (may_be_number ? " (without a name of its own the second prompt is p2, and so on)"
+                                 : "") +
+                  "; give one of them another name");
 }
 
 // "2 comments (...)"; empty without comments.
@@ -70,6 +91,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
   if (!is_valid_utf8(text)) fail(path.string(), "not a text in UTF-8; save it as one");
   std::vector<Prompt> prompts;
   std::istringstream lines(text);
+  std::map<std::string, int> line_of_name;
   int line_number = 0;
   int num_comments = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -96,12 +118,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
       fail(where,
            "\"" + prompt.name + "\" has no prompt after its tab; write one, or remove the line");
     }
-    const bool is_repeated = std::any_of(prompts.begin(), prompts.end(), [&](const Prompt& other) {
-      return other.name == prompt.name;
-    });
-    if (is_repeated) {
-      fail(where, "a second prompt is named \"" + prompt.name + "\"; give it another name");
-    }
+    require_new_name(prompt.name, line_of_name, line_number, where);
     prompts.push_back(std::move(prompt));
   }
   const std::string comments = describe_comments(num_comments);

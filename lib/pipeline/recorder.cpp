@@ -211,7 +211,10 @@ void Recorder::write(const model::CaptionModel& model, const records::Record& re
 void Recorder::count(const records::Record& record, Origination origination) {
   ++progress_.clips_done;
   progress_.last_clip = record.video;
-  if (!record.warnings.empty()) ++progress_.clips_warned;
+  if (!record.warnings.empty()) {
+    ++progress_.clips_warned;
+    progress_.last_warning = record.video + ": " + record.warnings.back();
+  }
   if (record.status == records::Status::kSuspicious) ++progress_.clips_suspicious;
   if (record.status == records::Status::kTruncated) ++progress_.clips_truncated;
   if (record.error.has_value()) {

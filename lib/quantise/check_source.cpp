@@ -17,21 +17,39 @@ namespace caption::quantise {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
+
+bool holds_gguf(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (is_gguf(entry->path())) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void require_plain_folder(const fs::path& model) {
   std::error_code ignored;
   if (!fs::is_directory(model, ignored)) {
     throw Error(ErrorCode::kUsage,
                 model.string() +
-                    ": is no folder; quantize takes a model's folder with safetensors, as "
-                    "transformers saves it (a GGUF file: the model that it was made of; a composed "
-                    "model: the folder of its language model, which then becomes its llm)");
+                    (is_gguf(model) ? ": is a GGUF file; quantize takes the model that it was made "
+                                      "of, a folder as transformers saves it"
+                                    : ": is no folder; quantize takes a model's folder with "
+                                      "safetensors, as transformers saves it"));
   }
   if (!is_present(model / "config.json")) {
     throw Error(ErrorCode::kBadModel,
-                model.string() +
-                    ": holds no config.json; quantize takes a model's folder as transformers saves "
-                    "it (of GGUF files the model that they were made of, of a composed model the "
-                    "folder of its language model)");
+                model.string() + (holds_gguf(model)
+                                      ? ": holds GGUF files; quantize takes the model that they "
+                                        "were made of, a folder as transformers saves it"
+                                      : ": holds no config.json, so it is no model's folder; "
+                                        "quantize takes one as transformers saves it (of a "
+                                        "composed model that of its language model)"));
   }
   if (!weights::is_quantised_folder(model)) return;
   throw Error(ErrorCode::kBadModel,

@@ -260,9 +260,11 @@ TEST_SUITE("app/gguf") {
       fs::path model;
       int exit_code;
       const char* message;
-    } kRows[] = {{drawn.path() / "model.gguf", 2, "is no folder; quantize takes a model's folder"},
-                 {drawn.path(), 3, "holds no config.json; quantize takes a model's folder"},
-                 {folder, 3, "is quantised already (bitsandbytes, 4 bits)"}};
+    } kRows[] = {
+        {drawn.path() / "model.gguf", 2,
+         "is a GGUF file; quantize takes the model that it was made of"},
+        {drawn.path(), 3, "holds GGUF files; quantize takes the model that they were made of"},
+        {folder, 3, "is quantised already (bitsandbytes, 4 bits)"}};
     for (const auto& row : kRows) {
       for (const char* const format : {"gguf-f16", "w8a8"}) {
         CAPTURE(std::string(row.message));
@@ -313,6 +315,15 @@ TEST_SUITE("app/gguf") {
       CHECK(contains(inspect.out, "GGUF: Q8_0"));
       CHECK(contains(inspect.out, "runs        yes"));
     }
+    const fs::path other = drawn.path() / "mmproj-model-f16.gguf";
+    fs::copy_file(tower, other);
+    const Finished several = run_cli({"inspect", drawn.path().string()});
+    CAPTURE(several.err);
+    const std::string line = "this of 2 mmproj files is used";
+    CHECK(several.exit_code == 0);
+    CHECK(contains(several.err, line));
+    CHECK(several.err.find(line) == several.err.rfind(line));
+    fs::remove(other);
     const Finished part = run_cli({"inspect", tower});
     CAPTURE(part.out);
     CHECK(part.exit_code == 3);

@@ -207,11 +207,22 @@ TEST_SUITE("app/quantize") {
     const fs::path made = folder.path() / "made";
     REQUIRE(run_cli(command(demo_model(), made, "int8")).exit_code == 0);
     write_text(folder.path() / "composed.yaml", "model: {}\n");
+    write_text(folder.path() / "composed.txt", "model: {}\n");
+    fs::create_directory(folder.path() / "empty");
     write_text(folder.path() / "a.gguf", "GGUF");
     const caption::testing::DrawnCheckpoint small(fs::path(CAPTION_SOURCE_DIR) /
                                                   "tests/golden/qwen3_vl/no_deepstack");
     const std::vector<Case> cases = {
-        {command("no/such/model", output, "nf4"), 3, "no/such/model"},
+        {command("no/such/model", output, "nf4"), 3,
+         "quantize: no/such/model: no such folder; give the folder of a model as transformers "
+         "saves it, or its name in the Hugging Face cache"},
+        {command("nope", output, "nf4"), 3, "quantize: nope: no such folder; give the folder of"},
+        {command("nope.gguf", output, "nf4"), 3, "nope.gguf: no such file, and GGUF files are not"},
+        {command(folder.path() / "composed.txt", output, "nf4"), 2,
+         "is no folder; quantize takes a model's folder with safetensors, as transformers saves "
+         "it\n"},
+        {command(folder.path() / "empty", output, "nf4"), 3,
+         "holds no config.json, so it is no model's folder; quantize takes one as transformers"},
         {command(demo_model(), output, "nf3"), 2, "did you mean nf4?"},
         {{"quantize", demo_model().string(), "-o", output.string()}, 2, "--format"},
         {{"quantize", demo_model().string(), "--format", "nf4"}, 2, "--output"},

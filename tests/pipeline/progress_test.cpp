@@ -51,10 +51,10 @@ TEST_SUITE("pipeline/progress") {
         "which cost about 0.00500 s with all passes and searches for guesses"));
   }
 
-  TEST_CASE("records with warnings are counted in words") {
+  TEST_CASE("records with warnings are counted, and the last warning says what kind they are") {
     CHECK(describe_warned({}) == "");
-    CHECK(describe_warned({.clips_warned = 1}) ==
-          "1 record has warnings (of damaged, cut-off or short films)");
+    CHECK(describe_warned({.clips_warned = 1, .last_warning = "a.mp4: fps=2 gives more"}) ==
+          "1 record has warnings; the last one: a.mp4: fps=2 gives more");
   }
 
   TEST_CASE("rates are per second of the run") {

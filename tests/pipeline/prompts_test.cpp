@@ -78,7 +78,11 @@ TEST_SUITE("pipeline/prompts") {
 
   TEST_CASE("a broken file is refused at its line") {
     CHECK(refusal("a\tx\nb\ty\na\tz\n")
-              .ends_with(":3: a second prompt is named \"a\"; give it another name"));
+              .ends_with(":3: the prompt is named \"a\", as that of line 1; give one of them "
+                         "another name"));
+    CHECK(refusal("p2\tx\ny\n")
+              .ends_with(":2: the prompt is named \"p2\", as that of line 1 (without a name of its "
+                         "own the second prompt is p2, and so on); give one of them another name"));
     CHECK(
         refusal("\tx\n").ends_with(":1: a prompt without the name before its tab; write "
                                    "name<TAB>prompt, or the prompt alone"));
@@ -180,13 +184,12 @@ TEST_SUITE("pipeline/prompts") {
                R"({"prompt": "길게", "name": "long", "adapter": "news"})"
                "\n"
                R"( {"prompt": "a\tb"})"
-               "\n{d}?\n[1]\n");
+               "\n[1]\n");
     CHECK((read_prompts(path) ==
            std::vector<Prompt>{{.name = "short", .text = "{짧게}"},
                                {.name = "long", .text = "길게", .adapter = "news"},
                                {.name = "p3", .text = "a\tb"},
-                               {.name = "p4", .text = "{d}?"},
-                               {.name = "p5", .text = "[1]"}}));
+                               {.name = "p4", .text = "[1]"}}));
     struct Case {
       const char* line;
       const char* message;
@@ -195,7 +198,9 @@ TEST_SUITE("pipeline/prompts") {
         {R"({"prompt": "a", "adaptor": "x"})", ":1: unknown key \"adaptor\""},
         {R"({"name": "a"})", ":1: prompt: is missing"},
         {R"({"prompt": "a")", ":1: not valid JSON"},
-        {R"({"a" and b}?)", R"(is written {"prompt": "{\"..."})"},
+        {R"({"a" and b}?)", R"(is written {"prompt": "{..."})"},
+        {"x\n{name: \"a\", prompt: \"b\"}", ":2: not valid JSON"},
+        {"{d}?", "a line that begins with { is JSON"},
         {"{}", ":1: prompt: is missing"},
         {"# a\n#b\n",
          ": no prompt in it, 2 comments (a line that begins with #; as a prompt it is "
