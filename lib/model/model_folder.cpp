@@ -141,9 +141,10 @@ std::optional<fs::path> find_tower_file(std::vector<fs::path> files,
       *std::max_element(named.begin(), named.end(), [&](const auto& a, const auto& b) {
         return fs::file_size(a, ignored) < fs::file_size(b, ignored);
       });
+  // The whole path, so that the file is told once however its folder is named.
   log_once(LogLevel::kInfo, "model",
-           largest.string() + ": this of " + std::to_string(files.size()) +
-               " mmproj files is used: names count, then sizes");
+           fs::absolute(largest, ignored).lexically_normal().string() + ": this of " +
+               std::to_string(files.size()) + " mmproj files is used: names count, then sizes");
   return largest;
 }
 
