@@ -201,7 +201,7 @@ double tokens_of(double agreement, std::int32_t depth) {
 struct RoundCosts {
   std::map<std::int32_t, double> verify_us = {};  // t(B (1 + d)) by d
   double pass_us = 0;                             // c
-  double m_c = 0;                                 // M + C
+  double m_c = 0;                                 // M + C, the time of a step without guesses
   double c = 0;                                   // C
 
   double whole_us(std::int32_t depth) const { return verify_us.at(depth) + depth * pass_us; }
@@ -355,23 +355,16 @@ RoundCosts ModelDraftBench::costs_of(std::size_t round) const {
   return costs;
 }
 
-// M + C + C d is fitted to the times of steps and their passes by least squares.
+// C is fitted by least squares to the times of steps with guesses and their passes.
 void RoundCosts::fit() {
-  double count = 0;
-  double sum_d = 0;
+  m_c = whole_us(0);
   double sum_dd = 0;
-  double sum_us = 0;
   double sum_dus = 0;
   for (const auto& [depth, us] : verify_us) {
-    count += 1;
-    sum_d += depth;
     sum_dd += depth * depth;
-    sum_us += whole_us(depth);
-    sum_dus += depth * whole_us(depth);
+    sum_dus += depth * (whole_us(depth) - m_c);
   }
-  const double spread = count * sum_dd - sum_d * sum_d;
-  c = spread > 0 ? (count * sum_dus - sum_d * sum_us) / spread : 0;
-  m_c = (sum_us - c * sum_d) / count;
+  c = sum_dd > 0 ? sum_dus / sum_dd : 0;
 }
 
 void ModelDraftBench::set_formulas(std::vector<ModelDraftRow>& rows) const {

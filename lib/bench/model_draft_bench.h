@@ -15,8 +15,10 @@
 // step of n tokens, and c that of a pass of the model, the speed relative to steps without guesses
 // is T t(B) / (t(B (1 + d)) + d c). t and c are those of a round, of all agreements, on which they
 // do not depend, and the median over the rounds counts. Where t is linear, and M is spent once in a
-// step and C for each row and its guess, this is T (M + C) / (M + C (1 + d)): M + C and C are
-// fitted to the same times.
+// step and C for each row and its guess, this is T (M + C) / (M + C (1 + d)). M + C is the measured
+// time of a step without guesses: it stands for the time per token without them in the numerator,
+// and the formula is 1 for no guess. C, with the time of a pass, is the slope of the line through
+// that time that is nearest to those of the steps with guesses, by least squares.
 //
 // Without a planted agreement (kOwnGuesses) the guesses are the model's own.
 #pragma once

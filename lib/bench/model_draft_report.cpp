@@ -54,9 +54,9 @@ std::string to_table(const std::string& subject, const std::vector<ModelDraftRow
   return text + "\nsteps without drafts: " + plain +
          "; intervals of 95 %\nagreement: the probability that a guess is right if those before it "
          "are, or the model's own;\nby costs: T t(B) / (t(B (1 + d)) + d c), with t(n) the time of "
-         "a step of n tokens, c of a pass;\nformula: T (M + C) / (M + C (1 + d)), M and C fitted "
-         "to the same times; of best:\nthe chosen depth's speed relative to that of the best fixed "
-         "depth, or of none\n";
+         "a step of n tokens, c of a pass;\nformula: T (M + C) / (M + C (1 + d)), M + C the time "
+         "of a step without guesses and C\nfitted to the others; of best: the chosen depth's speed "
+         "relative to that of the best fixed\ndepth, or of none\n";
 }
 
 std::string to_json(const std::string& subject, const std::vector<ModelDraftRow>& rows) {

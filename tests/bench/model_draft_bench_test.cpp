@@ -109,6 +109,33 @@ TEST_SUITE("bench/model_draft_bench") {
     }
   }
 
+  TEST_CASE("the formula takes M + C for the time of a step without guesses") {
+    ThreadPool pool{1};
+    Stream stream{pool};
+    const std::unique_ptr<model::Decoder> decoder =
+        model::make_random_decoder(stream, shape_of(3), weights::WeightFormat::kBF16, 3);
+    ModelDraftOptions options = short_rounds(small_options(DType::kF32));
+    options.common.batches = {1};
+    options.common.agreements = {0.5};
+    options.depths = {1, 2, 4};
+    options.num_rounds = 1;  // the median over the rounds is then the ratio of one
+    const std::vector<ModelDraftRow> rows =
+        bench_model_drafts(*decoder, stream, make_self_draft({1}), options);
+    REQUIRE(rows.size() == 3);
+    const auto tokens_of = [](std::int32_t depth) { return 2 - std::pow(0.5, depth); };
+    // Of the time of a step without guesses: what a step with d guesses takes more, d times C.
+    double sum = 0;
+    double sum_of_squares = 0;
+    for (const ModelDraftRow& row : rows) {
+      sum += row.depth * (tokens_of(row.depth) / row.expected_ratio - 1);
+      sum_of_squares += row.depth * row.depth;
+    }
+    for (const ModelDraftRow& row : rows) {
+      const double c = (tokens_of(row.depth) / row.formula_ratio - 1) / row.depth;
+      CHECK(c == doctest::Approx(sum / sum_of_squares).epsilon(1e-9));
+    }
+  }
+
   TEST_CASE("requests that the pages cannot hold are the fault of the benchmark's options") {
     ThreadPool pool{1};
     Stream stream{pool};
