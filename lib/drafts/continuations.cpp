@@ -1,6 +1,7 @@
 #include "drafts/internal/continuations.h"
 
-#include <algorithm>
+#include <bit>
+#include <vector>
 
 #include "drafts/internal/places.h"
 
@@ -14,9 +15,9 @@ constexpr std::size_t kLeastPositions = 16;
 constexpr std::size_t kShort = 8192;
 
 Continuation continuation_of(std::span<const std::int32_t> tokens,
-                             std::span<const OrderEntry> order, const ContextList::Item& context,
-                             std::vector<Guess>& guesses) {
-  guesses.clear();
+                             std::span<const OrderEntry> order, const ContextItem& context) {
+  std::vector<Guess> guesses;
+  guesses.reserve(static_cast<std::size_t>(Continuation::kMost));
   Places places = places_in(tokens.data(), order.data(), context.positions);
   Continuation continuation{.mark = context.hash.mark(),
                             .total = static_cast<std::uint8_t>(places.num_added())};
@@ -30,26 +31,22 @@ Continuation continuation_of(std::span<const std::int32_t> tokens,
 
 }  // namespace
 
-Continuations::Continuations(const ContextList& contexts, std::span<const std::int32_t> tokens,
-                             std::span<const OrderEntry> order) {
-  if (order.size() < kShort) return;
-  least_ = TokenArchive::kFrequent;
-  const auto count = [&contexts](std::size_t least) {
-    return static_cast<std::size_t>(std::count_if(
-        contexts.items.begin(), contexts.items.end(),
-        [least](const ContextList::Item& item) { return item.positions.size() >= least; }));
-  };
-  std::size_t number = count(least_);
-  for (; number > order.size() / kLeastPositions; number = count(least_)) least_ *= 2;
+Continuations::Continuations(const ContextList& contexts, std::size_t num_positions) {
+  if (num_positions < kShort) return;
+  static_assert(std::has_single_bit(TokenArchive::kFrequent));
+  int power = std::countr_zero(TokenArchive::kFrequent);
+  while (contexts.num_with(power) > num_positions / kLeastPositions) ++power;
+  const std::size_t number = contexts.num_with(power);
   if (number == 0) return;
+  least_ = std::size_t{1} << power;
   slots_.resize(static_cast<std::size_t>(kSlotsPerContext * static_cast<double>(number)) + 1);
-  std::vector<Guess> guesses;
-  for (const ContextList::Item& item : contexts.items) {
-    if (item.positions.size() < least_) continue;
-    std::size_t slot = item.hash.slot_of(slots_.size());
-    while (slots_[slot].total != 0) slot = after(slot);
-    slots_[slot] = continuation_of(tokens, order, item, guesses);
-  }
+}
+
+void Continuations::insert(const ContextItem& context, std::span<const std::int32_t> tokens,
+                           std::span<const OrderEntry> order) {
+  std::size_t slot = context.hash.slot_of(slots_.size());
+  while (slots_[slot].total != 0) slot = after(slot);
+  slots_[slot] = continuation_of(tokens, order, context);
 }
 
 }  // namespace caption::drafts

@@ -33,6 +33,8 @@ void Matches::prefetch_slots(const TokenRun& run) {
 }
 
 void Matches::search(const TokenRun& run, Found& found) {
+  found.indexed = 0;
+  found.num_few = 0;
   for (std::int64_t length = 1; length <= context_.size(); ++length) {
     const ContextHash hash = hash_of(length);
     const ContextIndex::Entry entry = run.index.find(hash);

@@ -226,9 +226,11 @@ TEST_CASE("an archive of many texts guesses as a comparison with every place doe
     CAPTURE(c.name);
     TokenArchive archive(kEnough);
     Texts texts;
-    while (texts.size() < 300) {
+    // As many tokens as an archive merges at once, with what stands before each text.
+    for (std::size_t num_tokens = 0; num_tokens < 4096;) {
       const Ids text = random_text(rng, c.vocab, 40);
-      for (std::size_t i = 0; i < c.num_copies; ++i) {
+      num_tokens += (text.size() + 1) * c.num_copies;
+      for (std::size_t i = 0; i < c.num_copies && num_tokens <= 4096; ++i) {
         texts.push_back(text);
         archive.add(text);
       }
@@ -245,6 +247,46 @@ TEST_CASE("an archive of many texts guesses as a comparison with every place doe
     }
     if (c.vocab == 12) CHECK(num_backed_off > 20);
   }
+}
+
+TEST_CASE("an archive has every text while it merges others in pieces") {
+  std::mt19937 rng(23);
+  TokenArchive archive(64 * kEnough);
+  TokenArchive same(64 * kEnough);
+  std::int64_t num_tokens = 0;
+  constexpr std::int32_t kFirstId = 1000;
+  for (std::int32_t i = 0; num_tokens < 60000; ++i) {
+    // The first token is only this text's.
+    Ids text = random_text(rng, 300, 60);
+    text.insert(text.begin(), kFirstId + i);
+    num_tokens += std::ssize(text);
+    archive.add(text);
+    same.add(text);
+    REQUIRE(archive.num_tokens() == num_tokens);
+    const auto other = static_cast<std::int32_t>(rng() % static_cast<unsigned>(i + 1));
+    for (const std::int32_t first : {kFirstId + i, kFirstId + other}) {
+      const std::vector<Guess> guesses = guess(archive, {first});
+      REQUIRE(!guesses.empty());
+      CHECK(guesses[0].total == 1);
+    }
+    const Ids context = random_text(rng, 300, 2);
+    check_equal(guess(archive, context), guess(same, context));
+  }
+}
+
+TEST_CASE("a large archive forgets the oldest texts in pieces, and holds no more than it may") {
+  std::mt19937 rng(29);
+  constexpr std::int64_t kMost = 1 << 20;
+  TokenArchive archive(kMost);
+  for (std::int32_t i = 0; i < 4000; ++i) {
+    Ids text = random_text(rng, 300, 60);
+    text.insert(text.begin(), 1000 + i);
+    archive.add(text);
+    REQUIRE(archive.size_bytes() <= kMost);
+    REQUIRE(guess(archive, {1000 + i}).size() == std::min<std::size_t>(8, text.size() - 1));
+  }
+  CHECK(archive.num_tokens() > kMost / 64 / 2);
+  CHECK(guess(archive, {1000}).empty());
 }
 
 TEST_CASE("an archive forgets the oldest texts, and holds no more bytes than it may") {

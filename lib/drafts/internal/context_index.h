@@ -7,10 +7,13 @@
 // table has at most 1 + kMaxContext / least_split contexts per position.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "drafts/internal/run_array.h"
 
 namespace caption::drafts {
 
@@ -50,24 +53,58 @@ class ContextHash {
   std::uint64_t value_ = 0x632BE59BD9B4E019U;  // the hash of no token
 };
 
-// The contexts of a run that an index has.
-struct ContextList {
-  struct Item {
-    ContextHash hash;
-    IndexRange positions{};
-    std::uint32_t first = 0;  // the first of these positions in the order
-  };
-  std::vector<Item> items;
-  std::size_t least_split = 0;  // contexts of at least so many positions have their children, too
+// A context and the positions after it.
+struct ContextItem {
+  ContextHash hash;
+  IndexRange positions{};
+  std::uint32_t first = 0;  // the first of these positions in the order
 };
 
 // The largest least_split.
 inline constexpr std::size_t kMostUnsplit = 128;
 
-// `order` sorts positions of `tokens` by the tokens before them, read backwards; `shared` is
-// TokenRun::shared.
-ContextList list_contexts(std::span<const std::int32_t> tokens, std::span<const OrderEntry> order,
-                          std::span<const std::uint8_t> shared);
+// The contexts of a run that an index has, found in pieces. `order` sorts positions of `tokens` by
+// the tokens before them, read backwards; `shared` is TokenRun::shared. All are borrowed.
+class ContextList {
+ public:
+  ContextList(std::span<const std::int32_t> tokens, std::span<const OrderEntry> order,
+              std::span<const std::uint8_t> shared);
+
+  // Takes from `steps` as many as it computes, until none is left or the list is complete; returns
+  // whether it is.
+  bool advance(std::int64_t& steps);
+
+  // Of a complete list.
+  std::span<const ContextItem> items() const { return items_; }
+  // Contexts of at least so many positions have their children, too.
+  std::size_t least_split() const { return least_split_; }
+  // Contexts of at least 2^power positions.
+  std::size_t num_with(int power) const;
+
+ private:
+  // Positions that have the same `length` tokens before them, from the first on that the list does
+  // not have with one token more.
+  struct Group {
+    ContextHash hash = {};
+    IndexRange positions{};
+    std::uint8_t length = 0;
+  };
+
+  void begin();
+  // The end of the positions from the group's first on that share more than the group's tokens.
+  std::uint32_t end_of_child(const Group& group) const;
+  // Appends the next child of the last group; returns the number of its positions.
+  std::size_t append_child();
+
+  const std::span<const std::int32_t> tokens_;
+  const std::span<const OrderEntry> order_;
+  const std::span<const std::uint8_t> shared_;
+  const std::size_t most_;  // items
+  std::size_t least_split_;
+  RunArray<ContextItem> items_;
+  std::vector<Group> groups_;                   // with children that are not in the list yet
+  std::array<std::size_t, 33> num_of_width_{};  // [i]: items whose number of positions has i bits
+};
 
 class ContextIndex {
  public:
@@ -78,7 +115,10 @@ class ContextIndex {
   };
 
   ContextIndex() = default;
+  // Has no context yet, and room for those of a complete list.
   explicit ContextIndex(const ContextList& contexts);
+
+  void insert(const ContextItem& context);
 
   // The entry of a context; one without positions where the table does not have it.
   Entry find(ContextHash hash) const {
@@ -94,12 +134,17 @@ class ContextIndex {
   std::int64_t size_bytes() const {
     return static_cast<std::int64_t>(slots_.capacity() * sizeof(Entry));
   }
+  // Of an index without contexts.
+  std::span<std::byte> memory() { return std::as_writable_bytes(std::span(slots_)); }
+  void want_huge_pages() { drafts::want_huge_pages(slots_); }
+  // Frees the memory; returns whether it was large.
+  bool clear() { return drafts::clear(slots_); }
 
  private:
   std::size_t after(std::size_t slot) const { return slot + 1 == slots_.size() ? 0 : slot + 1; }
 
   std::size_t least_split_ = 0;
-  std::vector<Entry> slots_;
+  RunArray<Entry> slots_;
 };
 
 }  // namespace caption::drafts

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "drafts/internal/context_index.h"
 
@@ -27,10 +26,14 @@ struct alignas(64) Continuation {
 class Continuations {
  public:
   Continuations() = default;
-  // Counts the guesses after each context that at least least() positions of the run have; a short
-  // run gets an empty table. `order` has positions of `tokens`.
-  Continuations(const ContextList& contexts, std::span<const std::int32_t> tokens,
-                std::span<const OrderEntry> order);
+  // Has no context yet, and room for those of a complete list that at least least() positions of
+  // the run, `num_positions` long, have; a short run has room for none.
+  Continuations(const ContextList& contexts, std::size_t num_positions);
+
+  // Counts the guesses after a context of at least least() positions, which `order` has of
+  // `tokens`.
+  void insert(const ContextItem& context, std::span<const std::int32_t> tokens,
+              std::span<const OrderEntry> order);
 
   // Null where the table does not have the context, which at least least() positions have.
   const Continuation* find(ContextHash hash) const {
@@ -43,6 +46,11 @@ class Continuations {
     __builtin_prefetch(slots_.data() + hash.slot_of(slots_.size()));
   }
   std::size_t least() const { return least_; }
+  // Of a table without contexts.
+  std::span<std::byte> memory() { return std::as_writable_bytes(std::span(slots_)); }
+  void want_huge_pages() { drafts::want_huge_pages(slots_); }
+  // Frees the memory; returns whether it was large.
+  bool clear() { return drafts::clear(slots_); }
   std::int64_t size_bytes() const {
     return static_cast<std::int64_t>(slots_.capacity() * sizeof(Continuation));
   }
@@ -51,7 +59,7 @@ class Continuations {
   std::size_t after(std::size_t slot) const { return slot + 1 == slots_.size() ? 0 : slot + 1; }
 
   std::size_t least_ = SIZE_MAX;
-  std::vector<Continuation> slots_;
+  RunArray<Continuation> slots_;
 };
 
 }  // namespace caption::drafts

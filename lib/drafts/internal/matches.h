@@ -29,14 +29,14 @@ class Matches {
  private:
   // What a run has.
   struct Found {
-    Found() {}  // leaves the arrays uninitialised
+    Found() {}  // leaves all uninitialised: most of them are not used
     // [i] are the positions after the last i + 1 tokens, indexed tokens in all.
     std::array<IndexRange, kMaxContext> ranges;
-    std::int64_t indexed = 0;
+    std::int64_t indexed;
     // Where the last of them are so few that the index has no longer context, [i] is the number of
     // tokens that the i-th of them shares with the text; otherwise num_few is 0.
     std::array<std::uint8_t, kMostUnsplit> shared;
-    std::size_t num_few = 0;
+    std::size_t num_few;
 
     // The positions after the last `length` >= 1 tokens.
     IndexRange after(std::int64_t length) const;

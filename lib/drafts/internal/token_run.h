@@ -4,23 +4,22 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <iterator>
 #include <span>
-#include <vector>
 
 #include "drafts/internal/context_index.h"
 #include "drafts/internal/continuations.h"
+#include "drafts/internal/run_array.h"
 
 namespace caption::drafts {
 
 // Texts, each after a kBegin, a last kBegin, and the positions of their tokens in the order of the
 // tokens before them. Positions with equal contexts of kMaxContext tokens are in ascending order.
 struct TokenRun {
-  std::vector<std::int32_t> tokens;
-  std::vector<OrderEntry> order;
+  RunArray<std::int32_t> tokens;
+  RunArray<OrderEntry> order;
   // [i] is the number of tokens, kBegin included, that order[i] shares with order[i - 1], read
   // backwards; kMaxContext where their contexts are equal. [0] is 0.
-  std::vector<std::uint8_t> shared;
+  RunArray<std::uint8_t> shared;
   ContextIndex index;
   Continuations continuations;
 
@@ -31,18 +30,9 @@ struct TokenRun {
                                      order.capacity() * sizeof(OrderEntry) + shared.capacity()) +
            index.size_bytes() + continuations.size_bytes();
   }
-  void add_index() {
-    const ContextList contexts = list_contexts(tokens, order, shared);
-    index = ContextIndex(contexts);
-    continuations = Continuations(contexts, tokens, order);
-  }
 };
 
 TokenRun make_run(std::span<const std::int32_t> text);
-// Without an index and continuations.
-TokenRun merge_runs(const TokenRun& older, const TokenRun& newer);
-// The run without the texts that begin in its older half; without any where none begins later.
-TokenRun newest_half(const TokenRun& run);
 
 // The last tokens of a text outside the archive, from the last on, to the kBegin before the text;
 // at most kMaxContext.
