@@ -9,9 +9,9 @@ namespace caption::drafts {
 namespace {
 
 constexpr std::size_t kTokensPerStep = 16;
-// The system clears a page of memory when it is first written.
+// The system may have to find and clear the memory of a page.
 constexpr std::size_t kPageBytes = 4096;
-constexpr std::int64_t kStepsPerPage = 64;
+constexpr std::int64_t kStepsPerPage = 32;
 constexpr std::int64_t kStepsPerContinuation = 24;
 
 // The index in `tokens` of the kBegin before the first text that does not begin in their older
@@ -59,7 +59,7 @@ bool RunBuilder::advance_phase(std::int64_t& steps) {
     case Phase::kTokens: return copy_tokens(steps);
     case Phase::kOrder: return merge_->advance(steps, run_.tokens, run_.order, run_.shared);
     case Phase::kContexts: return contexts_->advance(steps);
-    case Phase::kMemory: return write_memory(steps);
+    case Phase::kTables: return clear_tables(steps);
     case Phase::kIndex: return fill_index(steps);
     case Phase::kContinuations: return fill_continuations(steps);
     case Phase::kComplete: break;
@@ -75,7 +75,7 @@ void RunBuilder::begin(Phase phase) {
     run_.shared.resize(num_positions_);
   } else if (phase == Phase::kContexts) {
     contexts_.emplace(run_.tokens, run_.order, run_.shared);
-  } else if (phase == Phase::kMemory) {
+  } else if (phase == Phase::kTables) {
     run_.index = ContextIndex(*contexts_);
     run_.continuations = Continuations(*contexts_, run_.order.size());
   } else if (phase == Phase::kComplete) {
@@ -103,16 +103,17 @@ bool RunBuilder::copy_tokens(std::int64_t& steps) {
   return next_ == run_.tokens.size();
 }
 
-// Otherwise the first contexts of a large table would each wait for a page.
-bool RunBuilder::write_memory(std::int64_t& steps) {
+bool RunBuilder::clear_tables(std::int64_t& steps) {
   const std::span<std::byte> index = run_.index.memory();
   const std::span<std::byte> continuations = run_.continuations.memory();
-  const std::size_t num_bytes = index.size() + continuations.size();
-  for (; steps > 0 && next_ < num_bytes; next_ += kPageBytes, steps -= kStepsPerPage) {
-    std::byte& byte = next_ < index.size() ? index[next_] : continuations[next_ - index.size()];
-    static_cast<volatile std::byte&>(byte) = std::byte{0};
+  for (; steps > 0 && next_ < index.size() + continuations.size(); steps -= kStepsPerPage) {
+    const std::span<std::byte> from =
+        next_ < index.size() ? index.subspan(next_) : continuations.subspan(next_ - index.size());
+    const std::span<std::byte> page = from.first(std::min(from.size(), kPageBytes));
+    std::fill(page.begin(), page.end(), std::byte{0});
+    next_ += page.size();
   }
-  return next_ >= num_bytes;
+  return next_ == index.size() + continuations.size();
 }
 
 bool RunBuilder::fill_index(std::int64_t& steps) {

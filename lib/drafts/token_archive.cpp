@@ -20,7 +20,7 @@ constexpr std::size_t kAtOnce = 4096;
 // Of each rebuild, for a token that is added. A run of n tokens is so complete before n /
 // kMergeRatio tokens were added, after which it may have to be merged again
 // (RunBuilder::advance()).
-constexpr std::int64_t kStepsPerToken = 64;
+constexpr std::int64_t kStepsPerToken = 128;
 constexpr std::int64_t kLeastBytesPerToken = sizeof(std::int32_t) + sizeof(OrderEntry) + 1;
 
 }  // namespace

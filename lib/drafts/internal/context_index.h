@@ -115,7 +115,7 @@ class ContextIndex {
   };
 
   ContextIndex() = default;
-  // Has no context yet, and room for those of a complete list.
+  // Has room for the contexts of a complete list.
   explicit ContextIndex(const ContextList& contexts);
 
   void insert(const ContextItem& context);
@@ -134,7 +134,7 @@ class ContextIndex {
   std::int64_t size_bytes() const {
     return static_cast<std::int64_t>(slots_.capacity() * sizeof(Entry));
   }
-  // Of an index without contexts.
+  // Is cleared before the first insert().
   std::span<std::byte> memory() { return std::as_writable_bytes(std::span(slots_)); }
   void want_huge_pages() { drafts::want_huge_pages(slots_); }
   // Frees the memory; returns whether it was large.

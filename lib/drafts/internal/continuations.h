@@ -26,8 +26,8 @@ struct alignas(64) Continuation {
 class Continuations {
  public:
   Continuations() = default;
-  // Has no context yet, and room for those of a complete list that at least least() positions of
-  // the run, `num_positions` long, have; a short run has room for none.
+  // Has room for the contexts of a complete list that at least least() positions of the
+  // run, which has num_positions, have; that of a short run has room for none.
   Continuations(const ContextList& contexts, std::size_t num_positions);
 
   // Counts the guesses after a context of at least least() positions, which `order` has of
@@ -46,7 +46,7 @@ class Continuations {
     __builtin_prefetch(slots_.data() + hash.slot_of(slots_.size()));
   }
   std::size_t least() const { return least_; }
-  // Of a table without contexts.
+  // Is cleared before the first insert().
   std::span<std::byte> memory() { return std::as_writable_bytes(std::span(slots_)); }
   void want_huge_pages() { drafts::want_huge_pages(slots_); }
   // Frees the memory; returns whether it was large.

@@ -15,38 +15,39 @@ namespace caption::drafts {
 
 inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
-// Memory full of zeros at a multiple of 64 bytes; from kHugePageBytes on at a multiple of those,
-// and it takes no time before it is written. Throws std::bad_alloc.
-void* allocate_zeros(std::size_t size_bytes);
-void free_zeros(void* address, std::size_t size_bytes) noexcept;
-// Asks the system to replace whole huge pages of such memory by and by, on a thread of its own;
-// nothing changes where it does not.
+// Asks the system to make huge pages of the memory, by and by and on a thread of its own; nothing
+// changes where it does not.
 void want_huge_pages(void* address, std::size_t size_bytes);
 
-// For elements that are all zeros when they are value-initialised: vector(n) and resize() from no
-// element on write nothing.
+// Memory at multiples of 64 bytes. vector(n) and resize() leave elements uninitialised, so that
+// large arrays can be written in pieces.
 template <class T>
-struct ZerosAllocator {
+struct UninitialisedAllocator {
   static_assert(alignof(T) <= 64);
   using value_type = T;
+  static constexpr std::align_val_t kAlignment{64};
 
-  ZerosAllocator() = default;
+  UninitialisedAllocator() = default;
   template <class U>
-  explicit ZerosAllocator(const ZerosAllocator<U>& /*other*/) {}
+  explicit UninitialisedAllocator(const UninitialisedAllocator<U>& /*other*/) {}
 
-  T* allocate(std::size_t count) { return static_cast<T*>(allocate_zeros(count * sizeof(T))); }
-  void deallocate(T* first, std::size_t count) noexcept { free_zeros(first, count * sizeof(T)); }
+  T* allocate(std::size_t count) {
+    return static_cast<T*>(::operator new(count * sizeof(T), kAlignment));
+  }
+  void deallocate(T* first, std::size_t /*count*/) noexcept {
+    ::operator delete(first, kAlignment);
+  }
   template <class U>
   void construct(U* /*element*/) noexcept {}
   template <class U, class... Arguments>
   void construct(U* element, Arguments&&... arguments) {
     ::new (static_cast<void*>(element)) U(std::forward<Arguments>(arguments)...);
   }
-  bool operator==(const ZerosAllocator& /*other*/) const { return true; }
+  bool operator==(const UninitialisedAllocator& /*other*/) const { return true; }
 };
 
 template <class T>
-using RunArray = std::vector<T, ZerosAllocator<T>>;
+using RunArray = std::vector<T, UninitialisedAllocator<T>>;
 
 // Frees the memory of an array; returns whether that was large.
 template <class T>

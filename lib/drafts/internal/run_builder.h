@@ -32,14 +32,14 @@ class RunBuilder {
   TokenRun build_without_index();
 
  private:
-  enum class Phase { kTokens, kOrder, kContexts, kMemory, kIndex, kContinuations, kComplete };
+  enum class Phase { kTokens, kOrder, kContexts, kTables, kIndex, kContinuations, kComplete };
   static Phase next(Phase phase) { return static_cast<Phase>(static_cast<int>(phase) + 1); }
 
   RunBuilder(const TokenRun& older, std::size_t first, std::span<const std::int32_t> newer_tokens,
              const OrderPart& newer);
   // Each goes on with a phase as advance() does, and returns whether that is complete.
   bool copy_tokens(std::int64_t& steps);
-  bool write_memory(std::int64_t& steps);
+  bool clear_tables(std::int64_t& steps);
   bool fill_index(std::int64_t& steps);
   bool fill_continuations(std::int64_t& steps);
   bool advance_phase(std::int64_t& steps);
