@@ -161,9 +161,9 @@ Activations round_to_8_bits(Stream& stream, const Tier& tier, ConstView x,
       rows[m] = tier.to_int8(x.as<float>() + m * x.row_stride(), codes, k);
       std::fill(codes + k, codes + order.row_bytes(), std::int8_t{0});
       for (std::int64_t g = 0; g < groups; ++g) {
-        const std::int64_t end = std::min(k, (g + 1) * group);
+        const std::int64_t group_end = std::min(k, (g + 1) * group);
         sums[m * groups + g] = static_cast<std::int16_t>(
-            std::accumulate(codes + g * group, codes + end, std::int32_t{0}));
+            std::accumulate(codes + g * group, codes + group_end, std::int32_t{0}));
       }
     });
   });
