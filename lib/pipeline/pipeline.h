@@ -92,7 +92,7 @@ struct Progress {
   std::int64_t clips_suspicious = 0;
   std::int64_t clips_truncated = 0;
   std::int64_t clips_warned = 0;  // records with warnings
-  std::string last_warning;       // "a.mp4: 1 damaged packet or frame"; empty without warnings
+  std::string last_warning = {};  // "a.mp4: 1 damaged packet or frame"; empty without warnings
   // Part of clips_done: records of moved files, taken over from the previous name.
   std::int64_t clips_moved = 0;
   // Part of clips_done: records copied from another file of the same content.
