@@ -13,6 +13,23 @@ namespace {
 
 constexpr std::size_t kMaxBytes = 64u << 20;
 
+// What lies at a path of another clip: its film, which it shares with the record, or another one.
+enum class Found { kNothing, kSameContent, kOtherContent };
+
+Found look_at(const std::string& path, const Record& record) {
+  const std::filesystem::path file = unescape_file_name(path);
+  const std::optional<FileStamp> now = stamp_of(file);
+  if (!now.has_value()) return Found::kNothing;
+  if (!record.file.has_value() || record.id.empty()) return Found::kSameContent;
+  if (now->size_bytes != record.file->size_bytes) return Found::kOtherContent;
+  try {
+    const bool is_same = OpenFile(file).sha256().hex() == record.id;
+    return is_same ? Found::kSameContent : Found::kOtherContent;
+  } catch (const Error&) {
+    return Found::kNothing;
+  }
+}
+
 }  // namespace
 
 bool is_gone(const Record& record) {
@@ -30,9 +47,11 @@ bool is_gone(const Record& record) {
 
 Record under_new_name(Record record, const ClipIdentity& clip, const std::string& video) {
   const std::string old_path = record.file.has_value() ? record.file->path : record.video;
-  // The clip whose caption it is: of a copy the one that it was copied from.
-  const std::string source = record.copy_of.empty() ? old_path : record.copy_of;
-  if (record.copy_of == clip.file.path) record.copy_of.clear();  // it was copied from this clip
+  const Found found = record.copy_of.empty() ? Found::kNothing : look_at(record.copy_of, record);
+  // The clip whose caption it is: of a copy the one that it was copied from, if it is still there.
+  const std::string source = found == Found::kSameContent ? record.copy_of : old_path;
+  // It was copied from this clip, or from one in whose place another film lies now.
+  if (record.copy_of == clip.file.path || found == Found::kOtherContent) record.copy_of.clear();
   // The clip was at this path before; another file had the name in between.
   if (old_path == clip.file.path) {
     record.moved_from.clear();

@@ -305,6 +305,31 @@ TEST_SUITE("records/record_file") {
     CHECK(root.record->moved_from == "");
   }
 
+  TEST_CASE("no record names a file that has another film by now as its original") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity first = make_clip(folder / "a.mp4", "film");
+    const ClipIdentity second = make_clip(folder / "b.mp4", "film");
+    Record copy = record_of(second, "가");
+    copy.copy_of = first.file.path;
+    for (const char* const other : {"another", "fiim"}) {  // of another size, of the same
+      CAPTURE(other);
+      write_records(path, {copy});
+      make_clip(first.file.path, other);
+      const Earlier third = find(*open(path), make_clip(folder / "c.mp4", "film"));
+      REQUIRE(third.kind == Kind::kElsewhere);
+      CHECK(third.record->copy_of == second.file.path);
+      ClipIdentity moved = second;
+      moved.file.path = (folder / "d.mp4").string();
+      fs::rename(second.file.path, moved.file.path);
+      const Earlier fourth = find(*open(path), moved);
+      REQUIRE(fourth.kind == Kind::kElsewhere);
+      CHECK(fourth.record->moved_from == second.file.path);
+      CHECK(fourth.record->copy_of == "");
+      fs::rename(moved.file.path, second.file.path);
+    }
+  }
+
   TEST_CASE("two clips that change places keep their captions, met in one run or in two") {
     for (const bool in_one_run : {true, false}) {
       CAPTURE(in_one_run);
