@@ -301,6 +301,13 @@ TEST_SUITE("weights/gguf_source") {
     CHECK_NOTHROW(source.read("vision_tower.vision_model.embeddings.class_embedding", {4}));
     CHECK_NOTHROW(source.read("model.multi_modal_projector.linear_1.weight", {2, 4}));
 
+    // The key says that the MLP is narrower inside, so that the names are right.
+    GgufBytes narrow = bytes;
+    narrow.add_u32("clip.vision.feed_forward_length", 2);
+    GgufSource as_named(GgufFile::open(written("narrow.gguf", narrow)));
+    CHECK_NOTHROW(as_named.read(layer + "mlp.fc1.weight", {2, 4}));
+    CHECK_NOTHROW(as_named.read(layer + "mlp.fc2.weight", {4, 2}));
+
     bytes.add_tensor("model.image_newline", {4}, GgmlType::kF32, row.substr(16));
     const auto file =
         std::make_shared<const GgufFile>(GgufFile::open(written("llava.gguf", bytes)));

@@ -67,16 +67,25 @@ void replace_layer(const std::vector<std::int32_t>& mergers, const GgufFile& fil
   found.number = std::to_string(mergers[layer]);
 }
 
+// Whether what is named as the first layer of an MLP is the second one. `width` is that between the
+// two by the file's keys, or 0; without it, an MLP is wider inside.
+bool is_second_layer(const GgufTensor& named_first, std::int64_t width) {
+  const auto [outputs, inputs] = std::pair(named_first.extents[0], named_first.extents[1]);
+  if ((outputs == width) != (inputs == width)) return inputs == width;
+  return outputs < inputs;
+}
+
 // The old converter of LLaVA gave the two layers of an MLP each other's names.
-void exchange_mlp_layers(GgufEntries& entries) {
+void exchange_mlp_layers(const GgufMetadata& keys, GgufEntries& entries) {
+  constexpr std::int64_t kMostWidth = std::int64_t{1} << 40;
+  const std::int64_t width = keys.get_int("clip.vision.feed_forward_length", 0, 0, kMostWidth);
   constexpr std::string_view kFc1 = ".mlp.fc1."sv;
   for (auto& [name, entry] : entries) {
     const std::size_t at = name.find(kFc1);
     if (at == std::string::npos || !name.ends_with(".weight")) continue;
     const auto other = entries.find(std::string(name).replace(at, kFc1.size(), ".mlp.fc2."));
     if (other == entries.end() || entry.pieces[0]->rank != 2) continue;
-    const GgufTensor& fc1 = *entry.pieces[0];
-    if (fc1.extents[0] >= fc1.extents[1]) continue;  // an MLP is wider inside
+    if (!is_second_layer(*entry.pieces[0], width)) continue;
     std::swap(entry, other->second);
     const std::string stem = name.substr(0, name.size() - "weight"sv.size());
     const auto bias_1 = entries.find(stem + "bias");
@@ -187,7 +196,8 @@ GgufEntries name_gguf_tensors(const GgufFile& file, std::string_view text_prefix
   }
   check_pieces(file, entries);
   if (architecture == "llama") rotate_rows(file.metadata(), entries);
-  if (renames.data() == gguf_tower_renames("mlp").data()) exchange_mlp_layers(entries);
+  if (renames.data() == gguf_tower_renames("mlp").data())
+    exchange_mlp_layers(file.metadata(), entries);
   return entries;
 }
 
