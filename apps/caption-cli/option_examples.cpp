@@ -18,6 +18,7 @@ struct Example {
 constexpr Example kExamples[] = {
     {"eval", "--adapter", "news"},
     {"eval", "--prompt", "p1"},
+    {"eval", "--reference-field", "annotation.description_kr"},
     {"eval", "--dictionary", "/usr/share/hunspell/ko"},
     {"eval", "--json", "report.json"},
     {"eval", "--per-clip", "clips.jsonl"},

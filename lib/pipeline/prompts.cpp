@@ -115,8 +115,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
       fail(where, "the prompt holds a NUL character; remove it");
     }
     if (prompt.text.find_first_not_of(" \t") == std::string::npos) {
-      fail(where,
-           "\"" + prompt.name + "\" has no prompt after its tab; write one, or remove the line");
+      fail(where, "\"" + prompt.name + "\" has no prompt; write one, or remove the line");
     }
     require_new_name(prompt.name, line_of_name, line_number, where);
     prompts.push_back(std::move(prompt));

@@ -381,8 +381,17 @@ RecordFile::Ending RecordFile::finish() {
   State& state = *state_;
   sync();
   const std::lock_guard lock(state.mutex);
-  // An interrupted run may have left records of clips that are not part of this run.
-  if (state.overwritten.has_value()) state.index.drop_unwanted();
+  if (state.overwritten.has_value()) {
+    // An interrupted run may have left records of clips that are not part of this run.
+    const std::int64_t before = state.index.num_live();
+    state.index.drop_unwanted();
+    if (const std::int64_t dropped = before - state.index.num_live(); dropped > 0) {
+      log_warning("records", written_path().string() + ": " + counted(dropped, "record") +
+                                 " of clips or prompts that this run does not name, from the "
+                                 "--overwrite that was interrupted, " +
+                                 (dropped == 1 ? "is" : "are") + " dropped");
+    }
+  }
   if (state.format == Format::kJsonl) state.compact();
   if (!state.overwritten.has_value()) return Ending::kInPlace;
   const bool has_captions = state.num_usable > 0 || state.index.num_usable() > 0;

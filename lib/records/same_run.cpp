@@ -130,9 +130,10 @@ Manifest require_same_run(const std::filesystem::path& output, Format format,
                     "; give another -o, or --overwrite to start anew");
   }
   if (format != Format::kJsonl) {
-    throw Error(ErrorCode::kOutputConflict,
-                output.string() + ": exists, and a " + std::string(format_name(format)) +
-                    " file cannot be resumed; use --format jsonl, another -o, or --overwrite");
+    throw Error(
+        ErrorCode::kOutputConflict,
+        output.string() + ": exists, and a " + std::string(format_name(format)) +
+            " file cannot be resumed; use another -o, in jsonl to resume it later, or --overwrite");
   }
   return *there;
 }

@@ -87,7 +87,7 @@ TEST_SUITE("pipeline/prompts") {
         refusal("\tx\n").ends_with(":1: a prompt without the name before its tab; write "
                                    "name<TAB>prompt, or the prompt alone"));
     CHECK(
-        refusal("a\t \n").ends_with("has no prompt after its tab; write one, or remove the line"));
+        refusal("a\t \n").ends_with("has no prompt; write one, or remove the line"));
     CHECK(refusal("# nothing\n").find("no prompt in it") != std::string::npos);
     CHECK(refusal("a\t\xff\n").ends_with("not a text in UTF-8; save it as one"));
   }
