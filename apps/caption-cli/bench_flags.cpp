@@ -99,7 +99,7 @@ constexpr std::array kPresetOptions = {
 
 // Options of the preset that some measurements pass over without harm.
 struct PassedOver {
-  std::string_view begin;  // of the option's key
+  std::string_view begin;  // the beginning of the option's key
   unsigned measured;
 };
 constexpr std::array kPassedOver = {

@@ -74,7 +74,7 @@ class ContextList {
   // whether it is.
   bool advance(std::int64_t& steps);
 
-  // Of a complete list.
+  // items(), least_split() and num_with() are for a complete list.
   std::span<const ContextItem> items() const { return items_; }
   // Contexts of at least so many positions have their children, too.
   std::size_t least_split() const { return least_split_; }

@@ -27,7 +27,7 @@ class RunBuilder {
   bool advance(std::int64_t steps);
   // The complete run; without any text where all were left out.
   TokenRun take();
-  // The same at once.
+  // Compute all steps at once and return the complete run.
   TokenRun build();
   TokenRun build_without_index();
 
