@@ -26,6 +26,8 @@ constexpr std::int64_t kNearestBytes = 1LL << 20;
 constexpr double kWeightOfStep = 1.0 / 16;  // in the mean time of a token
 // A step counts as at most so many times the usual time of its size.
 constexpr double kMostOutlier = 2;
+// A search counts as at most this share of a step without drafts.
+constexpr double kMostSearch = 0.25;
 
 }  // namespace
 
@@ -74,13 +76,19 @@ void Drafter::consider(GuessSource source, Proposal& proposal) {
 }
 
 void Drafter::guess_from_archive(std::span<const std::int32_t> output, std::int64_t most,
-                                 const Proposal& proposal) {
+                                 Proposal& proposal) {
+  const std::span<const Guess> left = proposal.of_archive.after(output);
+  if (std::ssize(left) > proposal.num_computed) {
+    other_guesses_.assign(left.begin(), left.begin() + std::min(std::ssize(left), most));
+    return;
+  }
   archive_->guess(output, most, other_guesses_, frequent_guesses_);
-  if (frequent_guesses_.empty()) return;
-  if (expected_right(GuessSource::kArchive, frequent_guesses_, proposal) >
-      expected_right(GuessSource::kArchive, other_guesses_, proposal)) {
+  if (!frequent_guesses_.empty() &&
+      expected_right(GuessSource::kArchive, frequent_guesses_, proposal) >
+          expected_right(GuessSource::kArchive, other_guesses_, proposal)) {
     std::swap(other_guesses_, frequent_guesses_);
   }
+  proposal.of_archive.set(output.size(), other_guesses_);
 }
 
 void Drafter::find_guesses(const DraftQuery& query, Proposal& proposal) {
@@ -186,11 +194,11 @@ void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prom
   step_ = {.num_sequences = std::ssize(queries)};
   spent_us_ = 0;
   if (is_plain_wanted(std::ssize(queries), num_prompt_tokens)) return;
-  const bool is_paused = options_.is_adaptive && balance_.is_paused();
+  step_.is_searched = !options_.is_adaptive || !balance_of(std::ssize(queries)).is_paused();
   for (const DraftQuery& query : queries) {
     Proposal& proposal = proposals_[query.sequence];
     proposal.guesses.clear();
-    if (!is_paused) find_guesses(query, proposal);
+    if (step_.is_searched) find_guesses(query, proposal);
   }
   std::optional<std::size_t> trial;
   if (model_ != nullptr) trial = guess_with_model(queries, num_prompt_tokens);
@@ -216,6 +224,7 @@ void Drafter::observe(std::int64_t sequence, std::int64_t num_computed, std::int
   Proposal& proposal = found->second;
   CAPTION_CHECK(num_accepted <= num_computed && num_computed <= std::ssize(proposal.guesses),
                 "drafter: an outcome without a proposal");
+  proposal.num_computed = num_computed;
   const auto source = static_cast<std::size_t>(proposal.source);
   DraftCounts counts;
   counts.computed[source] = num_computed;
@@ -244,20 +253,28 @@ void Drafter::observe_step(const StepLoad& load) {
   if (model_ != nullptr) {
     note_saving(load.num_tokens, static_cast<double>(load.us), static_cast<double>(spent_us));
   }
-  costs_.observe(load.num_tokens, us);
+  // ModelDepth has the time of a draft model's guesses.
+  const double search_us = model_ == nullptr ? load.proposing_us : 0;
+  costs_.observe(load.num_tokens, us - search_us);
   model_depth_.observe_step(us);
   const Step step = std::exchange(step_, {});
-  balance_.count_step();
-  note_decoding(step, load, spent_us);
+  balance_of(step.num_sequences).count_step();
+  note_decoding(step, load, spent_us, search_us);
   if (step.num_sequences == 0 && step.num_drafts == 0) return;
   ++steps_.all;
-  steps_.saved_us -= static_cast<double>(spent_us);
-  if (step.num_drafts == 0) return;
+  steps_.saved_us -= static_cast<double>(spent_us) + search_us;
+  if (step.num_drafts == 0) return charge_search(step, search_us);
   ++steps_.with_drafts;
-  add_savings(step, load);
+  add_savings(step, load, search_us);
 }
 
-void Drafter::add_savings(const Step& step, const StepLoad& load) {
+void Drafter::charge_search(const Step& step, double search_us) {
+  if (!step.is_searched) return;
+  const double plain_us = plain_costs_.us(step.num_sequences);
+  balance_of(step.num_sequences).observe(-std::min(search_us, kMostSearch * plain_us), plain_us);
+}
+
+void Drafter::add_savings(const Step& step, const StepLoad& load, double search_us) {
   const std::int64_t num_plain = std::max<std::int64_t>(1, step.num_sequences);
   const double plain_us = costs_of(StepKind::kDecoding).us(num_plain);
   const bool had_prompts = load.num_tokens > step.num_sequences + step.num_drafts;
@@ -267,22 +284,26 @@ void Drafter::add_savings(const Step& step, const StepLoad& load) {
   const double added_us = costs.us(load.num_tokens) - costs.us(load.num_tokens - step.num_drafts);
   const double saved_us = static_cast<double>(step.num_further_tokens) * us_per_token - added_us;
   steps_.saved_us += saved_us;
-  if (had_prompts) balance_.observe(saved_us, plain_us);
+  if (!had_prompts) return;
+  balance_of(step.num_sequences)
+      .observe(saved_us - std::min(search_us, kMostSearch * plain_us), plain_us);
 }
 
-void Drafter::note_decoding(const Step& step, const StepLoad& load, std::int64_t spent_us) {
+void Drafter::note_decoding(const Step& step, const StepLoad& load, std::int64_t spent_us,
+                            double search_us) {
   if (step.num_sequences == 0 || load.num_tokens != step.num_sequences + step.num_drafts) return;
   const auto num_sequences = static_cast<double>(step.num_sequences);
   const auto num_further = static_cast<double>(step.num_further_tokens);
   const auto us = static_cast<double>(load.us);
-  decode_costs_.observe(load.num_tokens, us - static_cast<double>(spent_us));
+  decode_costs_.observe(load.num_tokens, us - static_cast<double>(spent_us) - search_us);
   const double per_token = us / (num_sequences + num_further);
   us_per_token_ += (us_per_token_ == 0 ? 1 : kWeightOfStep) * (per_token - us_per_token_);
-  if (step.num_drafts == 0) return plain_costs_.observe(load.num_tokens, us);
+  if (step.num_drafts == 0) return plain_costs_.observe(load.num_tokens, us - search_us);
   const double plain_us = plain_costs_.us(step.num_sequences);
   if (spent_us > 0 || plain_us == 0) return;
   const double usual_us = std::min(us, kMostOutlier * decode_costs_.us(load.num_tokens));
-  balance_.observe(plain_us * (1 + num_further / num_sequences) - usual_us, plain_us);
+  balance_of(step.num_sequences)
+      .observe(plain_us * (1 + num_further / num_sequences) - usual_us, plain_us);
 }
 
 void Drafter::end(std::int64_t sequence, std::span<const std::int32_t> output) {

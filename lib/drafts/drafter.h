@@ -13,7 +13,10 @@
 // tokens are taken as save more time in later steps than they add to this one.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,6 +27,7 @@
 #include "drafts/acceptance.h"
 #include "drafts/draft_model.h"
 #include "drafts/draft_source.h"
+#include "drafts/followed_guesses.h"
 #include "drafts/model_depth.h"
 #include "drafts/nearest_texts.h"
 #include "drafts/savings_balance.h"
@@ -126,6 +130,8 @@ class Drafter final : public DraftSource {
     std::unique_ptr<TokenArchive> nearest;
     std::vector<Guess> guesses;
     GuessSource source = GuessSource::kArchive;
+    FollowedGuesses of_archive;
+    std::int64_t num_computed = 0;  // drafts in the latest step that had any
     // Of the drafts with an outcome: expected to be right, and right.
     double expected = 0;
     double right = 0;
@@ -134,6 +140,7 @@ class Drafter final : public DraftSource {
   // Counts of the step that is under way.
   struct Step {
     std::int64_t num_sequences = 0;  // sequences that could have drafts
+    bool is_searched = false;        // guesses were searched for
     std::int64_t num_offered = 0;    // drafts
     std::int64_t num_drafts = 0;     // drafts that were computed
     std::int64_t num_further_tokens = 0;
@@ -170,9 +177,11 @@ class Drafter final : public DraftSource {
   void find_nearest(Proposal& proposal);
   void find_guesses(const DraftQuery& query, Proposal& proposal);
   // Replaces other_guesses_ by those after the longest context that the archive knows or after a
-  // shorter one that more texts have, whichever are expected to be right more often.
+  // shorter one that more texts have, whichever are expected to be right more often; by the rest of
+  // the guesses before, if the output went on with them and the rest is longer than the drafts of
+  // the step before.
   void guess_from_archive(std::span<const std::int32_t> output, std::int64_t most,
-                          const Proposal& proposal);
+                          Proposal& proposal);
   // Replaces other_guesses_ by what the nearest text has after `output`, if it begins so.
   void guess_copy(std::span<const std::int32_t> output, std::int64_t most,
                   const Proposal& proposal);
@@ -199,6 +208,11 @@ class Drafter final : public DraftSource {
   // One pass of the model; no guess where it fails.
   StepLoad ask_model();
   void extend_chains(std::span<const DraftQuery> queries, std::optional<std::size_t> only);
+  // Whether drafts pay is a matter of the number of sequences.
+  SavingsBalance& balance_of(std::int64_t num_sequences) {
+    const auto bits = std::bit_width(static_cast<std::uint64_t>(num_sequences));
+    return balances_[std::min(kNumBalances - 1, static_cast<std::size_t>(bits))];
+  }
   // How often the sequence's own guesses were right, in terms of what was expected.
   double trust_in(const Proposal& proposal) const;
   double probability(const Proposal& proposal, const Guess& guess) const {
@@ -206,11 +220,14 @@ class Drafter final : public DraftSource {
   }
   double probability(GuessSource source, const Proposal& proposal, const Guess& guess) const;
   // Learns what a token costs in a step that computes no prompts, and what its drafts saved, unless
-  // the draft model guessed.
-  void note_decoding(const Step& step, const StepLoad& load, std::int64_t spent_us);
+  // the draft model guessed. The times of passes and of searches are no costs of the step's tokens.
+  void note_decoding(const Step& step, const StepLoad& load, std::int64_t spent_us,
+                     double search_us);
   // Adds what the drafts of a step saved, by the costs of steps, to the totals; to the balance as
   // well if it computed prompts.
-  void add_savings(const Step& step, const StepLoad& load);
+  void add_savings(const Step& step, const StepLoad& load, double search_us);
+  // Takes the time of a search that gave no drafts from the balance.
+  void charge_search(const Step& step, double search_us);
   void add_candidates(std::size_t query, const Proposal& proposal);
   // How many of the candidates, the likeliest first, save the most time in a step of `size` tokens
   // besides them, when a token is worth `us_per_token`.
@@ -226,7 +243,9 @@ class Drafter final : public DraftSource {
   // Of steps that compute neither drafts nor prompts: costs_ takes similar sizes for one, so that a
   // jump between a step without drafts and one with few is not seen there.
   StepCosts plain_costs_;
-  SavingsBalance balance_{256, 2};
+  // [i]: of steps whose number of sequences has i bits, kNumBalances - 1 at most.
+  static constexpr std::size_t kNumBalances = 16;
+  std::vector<SavingsBalance> balances_ = std::vector<SavingsBalance>(kNumBalances, {256, 2});
   double us_per_token_ = 0;  // mean of the latest steps without prompts; 0: none was measured
   DraftCounts counts_;
   DraftedSteps steps_;

@@ -75,8 +75,9 @@ void Drafter::propose_after_prompts(std::span<const DraftQuery> queries, std::in
   if (options_.method != Method::kArchive) return;
   const std::int64_t num_sequences = num_decoding + std::ssize(queries);
   const double us_per_token = options_.is_adaptive ? worth_us(num_sequences) : 0;
-  if (options_.is_adaptive && (balance_.is_paused() || us_per_token == 0)) return;
+  if (options_.is_adaptive && (balance_of(num_sequences).is_paused() || us_per_token == 0)) return;
   const std::int64_t size = num_decoding + num_prompt_tokens + step_.num_offered;
+  step_.is_searched = true;
   candidates_.clear();
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const DraftQuery& query = queries[i];

@@ -1,14 +1,13 @@
 #include "drafts/internal/matches.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace caption::drafts {
 namespace {
 
-// The number of contexts, from the shortest on, whose slots are prefetched: in most cases, what a
-// search in a run of `size` positions reads.
-std::int64_t num_prefetched(std::size_t size) { return 1 + std::bit_width(size) / 5; }
+// The slots of so many longer contexts are prefetched while that of one is read. Captions of one
+// style have long contexts in common, rare ones are short.
+constexpr std::int64_t kAhead = 4;
 
 }  // namespace
 
@@ -28,29 +27,34 @@ ContextHash Matches::hash_of(std::int64_t length) {
 }
 
 void Matches::prefetch_slots(const TokenRun& run) {
-  const std::int64_t longest = std::min(context_.size(), num_prefetched(run.order.size()));
+  const std::int64_t longest = std::min(context_.size(), kAhead);
   for (std::int64_t length = 1; length <= longest; ++length) run.index.prefetch(hash_of(length));
 }
 
 void Matches::search(const TokenRun& run, Found& found) {
   found.indexed = 0;
   found.num_few = 0;
+  ContextIndex::Entry last;
+  std::int64_t counted = 0;  // length of the longest context whose continuations may be known
   for (std::int64_t length = 1; length <= context_.size(); ++length) {
-    const ContextHash hash = hash_of(length);
-    const ContextIndex::Entry entry = run.index.find(hash);
+    if (length + kAhead <= context_.size()) run.index.prefetch(hash_of(length + kAhead));
+    const ContextIndex::Entry entry = run.index.find(hash_of(length));
     const std::size_t size = entry.positions.size();
-    if (size == 0) return;
+    if (size == 0) break;
+    last = entry;
     found.ranges[static_cast<std::size_t>(length - 1)] = entry.positions;
     found.indexed = length;
     counts_[static_cast<std::size_t>(length)] += size;
-    if (size >= run.continuations.least()) run.continuations.prefetch(hash);
-    if (size >= run.index.least_split()) continue;
-    __builtin_prefetch(run.tokens.data() + entry.position - 1);
-    __builtin_prefetch(&run.order[entry.positions.begin]);
-    if (length < context_.size()) found.num_few = size;
-    if (size > 1) __builtin_prefetch(&run.shared[entry.positions.begin]);
-    return;
+    if (size >= run.continuations.least()) counted = length;
+    if (size < run.index.least_split()) break;
   }
+  if (counted > 0) run.continuations.prefetch(hash_of(counted));
+  const std::size_t size = last.positions.size();
+  if (size == 0 || size >= run.index.least_split()) return;
+  __builtin_prefetch(run.tokens.data() + last.position - 1);
+  __builtin_prefetch(&run.order[last.positions.begin]);
+  if (found.indexed < context_.size()) found.num_few = size;
+  if (size > 1) __builtin_prefetch(&run.shared[last.positions.begin]);
 }
 
 // Positions are in the order of their contexts, so that one shares as many tokens with the text as

@@ -380,7 +380,8 @@ std::vector<Completion> Engine::step() {
   const std::int64_t us = stopwatch.elapsed_us();
   state.counter.add_busy_us(us);
   if (state.options.draft_source != nullptr) {
-    state.options.draft_source->observe_step({.num_tokens = plan.num_tokens, .us = us});
+    state.options.draft_source->observe_step(
+        {.num_tokens = plan.num_tokens, .us = us, .proposing_us = state.offers.proposing_us()});
   }
   return completions;
 }

@@ -2,14 +2,16 @@
 //   caption_archive_bench [TOKENS [SECONDS]]
 // Look-ups begin so many seconds after the last text, by which the system may have made huge pages
 // of the archive's. Texts are added in processor time.
-// Texts are of 40 tokens. Each next token is one of eight, of which the first is the likeliest,
-// that the last two tokens determine, so that texts share long parts, as captions of one style do.
+// Two kinds of texts, of some 40 tokens: of words, each of which is one of eight, of which the
+// first is the likeliest, that the last two tokens determine; and of phrases, one of a few at each
+// place, so that texts have long parts in common, as captions of one style do.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <iterator>
 #include <random>
 #include <span>
 #include <thread>
@@ -29,7 +31,7 @@ double us_since(Clock::time_point begin) {
 
 double processor_us() { return static_cast<double>(std::clock()) * (1e6 / CLOCKS_PER_SEC); }
 
-Ids make_text(std::mt19937& rng) {
+Ids make_words(std::mt19937& rng) {
   constexpr std::size_t kLength = 40;
   constexpr std::uint32_t kVocab = 4000;
   Ids text = {static_cast<std::int32_t>(rng() % 50)};
@@ -45,6 +47,20 @@ Ids make_text(std::mt19937& rng) {
   return text;
 }
 
+Ids make_phrases(std::mt19937& rng) {
+  constexpr std::uint32_t kVocab = 1000;
+  constexpr std::uint32_t kNumPhrases[] = {6, 4, 30, 2, 12, 40, 8, 40, 6, 3};
+  Ids text;
+  for (std::uint32_t place = 0; place < std::size(kNumPhrases); ++place) {
+    const std::uint32_t phrase = place << 8 | rng() % kNumPhrases[place];
+    const std::uint32_t length = 2 + (phrase * 2654435761U >> 16) % 5;
+    for (std::uint32_t i = 0; i < length; ++i) {
+      text.push_back(static_cast<std::int32_t>((phrase * 40503U + i * 977U) % kVocab));
+    }
+  }
+  return text;
+}
+
 // Memory that takes the place of an archive in the caches of a core, as the weights of a step do.
 class OtherMemory {
  public:
@@ -54,7 +70,7 @@ class OtherMemory {
   std::uint64_t sum() const { return sum_; }
 
  private:
-  std::vector<std::uint8_t> bytes_ = std::vector<std::uint8_t>(4 << 20, 1);
+  std::vector<std::uint8_t> bytes_ = std::vector<std::uint8_t>(6 << 20, 1);
   std::uint64_t sum_ = 0;
 };
 
@@ -83,10 +99,9 @@ void time_look_ups(const char* what, std::span<const Ids> texts, const Guesses& 
                   static_cast<double>(std::max<std::int64_t>(1, num_guesses)));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const std::int64_t num_tokens = argc > 1 ? std::atoll(argv[1]) : 1'000'000;
+// Returns a sum of what was read.
+std::uint64_t measure(const char* what, Ids (*make_text)(std::mt19937&), std::int64_t num_tokens,
+                      int seconds) {
   std::mt19937 rng(1);
   caption::drafts::TokenArchive archive(std::int64_t{1} << 32);
   double longest_add_us = 0;
@@ -99,12 +114,13 @@ int main(int argc, char** argv) {
     us += add_us;
     longest_add_us = std::max(longest_add_us, add_us);
   }
-  std::this_thread::sleep_for(std::chrono::seconds(argc > 2 ? std::atoi(argv[2]) : 0));
+  std::this_thread::sleep_for(std::chrono::seconds(seconds));
 
-  std::printf("%lld tokens, %.1f bytes each; added in %.2f us each, the slowest text in %.0f us\n",
-              static_cast<long long>(archive.num_tokens()),
-              static_cast<double>(archive.size_bytes()) / static_cast<double>(archive.num_tokens()),
-              us / static_cast<double>(archive.num_tokens()), longest_add_us);
+  std::printf(
+      "%lld tokens of %s, %.1f bytes each; added in %.2f us each, the slowest text in %.0f us\n",
+      static_cast<long long>(archive.num_tokens()), what,
+      static_cast<double>(archive.size_bytes()) / static_cast<double>(archive.num_tokens()),
+      us / static_cast<double>(archive.num_tokens()), longest_add_us);
 
   std::vector<Ids> texts(500);
   for (Ids& text : texts) text = make_text(rng);
@@ -121,7 +137,17 @@ int main(int argc, char** argv) {
   const auto read = [&memory] { memory.read(); };
   time_look_ups("8 guesses", texts, guesses, nothing, longest);
   time_look_ups("8 guesses and 8 frequent ones", texts, guesses, nothing, both);
-  time_look_ups("8 guesses after 4 MiB of other memory", texts, guesses, read, longest);
-  time_look_ups("8 guesses and 8 frequent ones after 4 MiB", texts, guesses, read, both);
-  return memory.sum() > 0 ? 0 : 1;
+  time_look_ups("8 guesses after 6 MiB of other memory", texts, guesses, read, longest);
+  time_look_ups("8 guesses and 8 frequent ones after 6 MiB", texts, guesses, read, both);
+  return memory.sum();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::int64_t num_tokens = argc > 1 ? std::atoll(argv[1]) : 1'000'000;
+  const int seconds = argc > 2 ? std::atoi(argv[2]) : 0;
+  std::uint64_t sum = measure("words", make_words, num_tokens, seconds);
+  sum += measure("phrases", make_phrases, num_tokens, seconds);
+  return sum > 0 ? 0 : 1;
 }

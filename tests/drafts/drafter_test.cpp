@@ -368,3 +368,35 @@ TEST_CASE("adaptive drafts are never much slower than none, and near the best fi
     }
   }
 }
+
+TEST_CASE("searches rest where they take more time than the drafts that they find save") {
+  for (const double search_us : {0.1, 50.0}) {
+    CAPTURE(search_us);
+    Drafter drafter({.method = Method::kArchive, .max_drafts = 1}, archive_of_one_text());
+    constexpr int kNumSteps = 20'000;
+    constexpr int kEvery = 40;  // steps, one of which has a sequence with a guess, a right one
+    int num_drafted = 0;
+    for (int step = 0; step < kNumSteps; ++step) {
+      std::vector<Ids> drafts(16);
+      std::vector<Ids> tokens(16, Ids{0, 5000});
+      if (step % kEvery == 0) tokens[3] = {0, 1, 2, 3};
+      std::vector<DraftQuery> queries;
+      for (std::size_t i = 0; i < 16; ++i) {
+        queries.push_back({.sequence = static_cast<std::int64_t>(i),
+                           .tokens = tokens[i],
+                           .num_prompt = 1,
+                           .most = 8,
+                           .drafts = &drafts[i]});
+      }
+      drafter.propose(queries, 0);
+      const std::int64_t num_drafts = std::ssize(drafts[3]);
+      if (num_drafts > 0) drafter.observe(3, num_drafts, num_drafts, true);
+      num_drafted += num_drafts > 0 ? 1 : 0;
+      drafter.observe_step({.num_tokens = 16 + num_drafts, .us = 1000, .proposing_us = search_us});
+    }
+    constexpr int kNumWithGuess = kNumSteps / kEvery;
+    if (search_us < 1) CHECK(num_drafted > kNumWithGuess / 10 * 9);
+    // 50 us of each step are worth 2 us: two steps' time is lost in 40 steps, before each pause.
+    if (search_us > 1) CHECK(num_drafted < kNumWithGuess / 10);
+  }
+}

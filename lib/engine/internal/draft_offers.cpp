@@ -1,6 +1,7 @@
 #include "engine/internal/draft_offers.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 
 #include "base/error.h"
@@ -36,8 +37,17 @@ void DraftOffers::take(scheduler::Scheduler& scheduler) {
   queries_.clear();
 }
 
+template <class Propose>
+void DraftOffers::time(const Propose& propose) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  propose();
+  proposing_us_ += std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
 void DraftOffers::offer(Sequences& sequences, scheduler::Scheduler& scheduler) {
   if (source_ == nullptr) return;
+  proposing_us_ = 0;
   std::int64_t num_decoding = 0;
   for (const auto& [id, sequence] : sequences) {
     sequence->drafts.clear();
@@ -46,14 +56,14 @@ void DraftOffers::offer(Sequences& sequences, scheduler::Scheduler& scheduler) {
     ask(*sequence, max_drafts_);
   }
   const std::int64_t num_prompt_tokens = scheduler.most_prompt_tokens();
-  if (!queries_.empty()) source_->propose(queries_, num_prompt_tokens);
+  if (!queries_.empty()) time([&] { source_->propose(queries_, num_prompt_tokens); });
   take(scheduler);
   if (max_copied_tokens_ == 0) return;
   for (const scheduler::SequenceId id : scheduler.may_end_prompt()) {
     ask(*sequences.at(to_request_id(id)), max_copied_tokens_);
   }
   if (!queries_.empty()) {
-    source_->propose_after_prompts(queries_, num_decoding, num_prompt_tokens);
+    time([&] { source_->propose_after_prompts(queries_, num_decoding, num_prompt_tokens); });
   }
   take(scheduler);
 }

@@ -20,17 +20,23 @@ class DraftOffers {
   // Sets Sequence::drafts of all sequences and tells the scheduler how many there are. Does nothing
   // without a source.
   void offer(Sequences& sequences, scheduler::Scheduler& scheduler);
+  // How long the source took for that.
+  double proposing_us() const { return proposing_us_; }
 
  private:
   // Adds a query if the sequence can take drafts, of which there are at most `most`.
   void ask(Sequence& sequence, std::int64_t most);
   void take(scheduler::Scheduler& scheduler);
+  // Calls propose(), which asks the source, and adds its time.
+  template <class Propose>
+  void time(const Propose& propose);
 
   drafts::DraftSource* const source_;
   const std::int64_t max_drafts_;
   const std::int64_t max_copied_tokens_;
   const std::int64_t vocab_;
   std::vector<drafts::DraftQuery> queries_;
+  double proposing_us_ = 0;
 };
 
 }  // namespace caption::engine
