@@ -6,7 +6,9 @@
 #include <random>
 #include <unordered_map>
 
+#include "base/counted.h"
 #include "base/error.h"
+#include "scheduler/positions.h"
 
 namespace caption::bench {
 namespace {
@@ -78,23 +80,22 @@ Workload make_prefix_workload(const SharedClips& shape) {
   return workload;
 }
 
-std::int64_t longest_sequence(const Workload& workload) {
-  std::int64_t longest = 0;
+std::int64_t most_positions(const Workload& workload) {
+  std::int64_t most = 0;
   for (const WorkRequest& request : workload.requests) {
-    longest =
-        std::max(longest, request.vision_tokens + request.prompt_tokens + request.output_tokens);
+    most = std::max(most, scheduler::num_positions(request.vision_tokens + request.prompt_tokens,
+                                                   request.output_tokens));
   }
-  return longest;
+  return most;
 }
 
 std::vector<engine::Request> make_requests(const Workload& workload, const model::DecoderSpec& spec,
                                            std::uint64_t seed) {
-  const std::int64_t longest = longest_sequence(workload);
-  if (longest > spec.max_positions) {
-    throw Error(ErrorCode::kUsage, "bench: a request of " + std::to_string(longest) +
-                                       " tokens is longer than the model's " +
-                                       std::to_string(spec.max_positions) +
-                                       " positions; use shorter prompts or outputs");
+  const std::int64_t most = most_positions(workload);
+  if (most > spec.max_positions) {
+    throw Error(ErrorCode::kUsage,
+                "bench: a request needs " + counted(most, "position") + ", and the model holds " +
+                    std::to_string(spec.max_positions) + "; use shorter prompts or outputs");
   }
   std::mt19937_64 random(seed);
   std::unordered_map<std::int64_t, std::shared_ptr<const Tensor>> clips;

@@ -49,7 +49,8 @@ struct SharedClips {
 };
 Workload make_prefix_workload(const SharedClips& shape);
 
-std::int64_t longest_sequence(const Workload& workload);  // tokens
+// The positions that the longest request needs.
+std::int64_t most_positions(const Workload& workload);
 
 // Converts the workload to engine requests; the same seed gives the same requests. The requests of
 // a clip share its vision tokens. Throws Error(kUsage) when a request is longer than the model's

@@ -8,6 +8,7 @@
 #include "config/prompt_tokens.h"
 #include "config/resolve.h"
 #include "kv/page_pool.h"
+#include "scheduler/positions.h"
 #include "scheduler/scheduler.h"
 
 namespace caption::config {
@@ -77,8 +78,8 @@ void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
   const std::int64_t max_positions = model.decoder().spec().max_positions;
   for (const model::Conversation& prompt : prompts) {
     const ClipTokens tokens = count_tokens(preset, model, prompt);
-    // The last new token is sampled, but not computed, so it needs no position.
-    const std::int64_t num_positions = tokens.prompt.total() + tokens.num_new - 1;
+    const std::int64_t num_positions =
+        scheduler::num_positions(tokens.prompt.total(), tokens.num_new);
     if (num_positions <= max_positions) continue;
     const std::int64_t most_new = max_positions - tokens.prompt.total() + 1;
     const std::int64_t most_frames = (max_positions + 1 - tokens.num_new - tokens.num_text()) *

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "kernels/step_scratch.h"
 #include "kv/page_pool.h"
+#include "scheduler/positions.h"
 #include "scheduler/scheduler.h"
 
 namespace caption::plan {
@@ -272,9 +273,12 @@ std::string ways_to_room(const Plan& plan) {
   return join(ways) + " or more memory (--memory-utilization)";
 }
 
-// The last token is not computed and needs no position.
+std::int64_t num_positions(const Plan& plan) {
+  return scheduler::num_positions(prompt_tokens(plan), plan.input.output_tokens);
+}
+
 bool is_too_long(const Plan& plan) {
-  return plan.video_tokens - 1 > text_of(plan.input).max_positions;
+  return num_positions(plan) > text_of(plan.input).max_positions;
 }
 
 void check_memory(Plan& plan) {
@@ -348,8 +352,9 @@ void check_tokens(Plan& plan) {
   if (is_too_long(plan)) {
     refuse(plan, Cause::kOptions,
            "a video of " + counted(plan.video_tokens, "token") + " (" + describe_uses(plan) +
-               ") is longer than the model's " + counted(positions, "position") + "; use " +
-               ways_to_fewer_tokens(plan));
+               ") needs " + counted(num_positions(plan), "position") +
+               " (the last new token needs none), and the model holds " +
+               std::to_string(positions) + "; use " + ways_to_fewer_tokens(plan));
   }
   if (input.num_beams > input.max_num_seqs) {
     refuse(plan, Cause::kOptions,

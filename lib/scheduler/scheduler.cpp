@@ -6,6 +6,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "scheduler/internal/sequence.h"
+#include "scheduler/positions.h"
 
 namespace caption::scheduler {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::int64_t kMaxOvertakenPerPlace = 4;
 
 std::int64_t most_pages(const SequenceSpec& spec) {
   const std::int64_t of_branch =
-      kv::pages_for_tokens(spec.num_prompt_tokens + spec.max_new_tokens - 1);
+      kv::pages_for_tokens(num_positions(spec.num_prompt_tokens, spec.max_new_tokens));
   // With kOwnStep the prompt may shrink, so the number of its full, shared pages is unknown.
   const std::int64_t shared =
       spec.prompt_end == PromptEnd::kOwnStep ? 0 : spec.num_prompt_tokens / kv::kPageTokens;

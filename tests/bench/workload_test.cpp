@@ -26,7 +26,7 @@ TEST_SUITE("bench/workload") {
     CHECK(workload.requests[2].output_tokens == 200);
     CHECK(workload.requests[3].output_tokens == 500);
     CHECK(make_uneven_workload(2, 1, 0.001).requests[1].output_tokens == 1);
-    CHECK(longest_sequence(workload) == 564);
+    CHECK(most_positions(workload) == 563);
   }
 
   TEST_CASE("a mix has short and long requests, the same for the same seed") {
@@ -71,9 +71,11 @@ TEST_SUITE("bench/workload") {
   }
 
   TEST_CASE("a request longer than the model is refused with both numbers") {
-    CHECK_THROWS_WITH_AS(make_requests(make_fixed_workload(1, 600, 101), kSpec, 1),
-                         "bench: a request of 701 tokens is longer than the model's 700 positions; "
-                         "use shorter prompts or outputs",
+    // The last new token needs no position.
+    CHECK(make_requests(make_fixed_workload(1, 600, 101), kSpec, 1).size() == 1);
+    CHECK_THROWS_WITH_AS(make_requests(make_fixed_workload(1, 600, 102), kSpec, 1),
+                         "bench: a request needs 701 positions, and the model holds 700; use "
+                         "shorter prompts or outputs",
                          Error);
   }
 }

@@ -149,7 +149,7 @@ TEST_SUITE("config/preset_check") {
     CHECK(all(contradictions("mine", replaced(on_l4, "weights: awq", "weights: bf16")))
               .find("weights alone take 66.7 GB of the 21.7 GB") != std::string::npos);
     CHECK(all(contradictions("t4", replaced(preset_text("t4"), "num_frames: 8", "num_frames: 80")))
-              .find("longer than the model's 10240 positions") != std::string::npos);
+              .find("the model holds 10240; use ") != std::string::npos);
     CHECK(all(contradictions("t4", replaced(preset_text("t4"), "max_num_batched_tokens: 2048",
                                             "max_num_batched_tokens: 512")))
               .find("exceeds max_num_batched_tokens 512") != std::string::npos);

@@ -304,11 +304,11 @@ class GpuBench {
     engine.max_num_seqs = max_num_seqs;
     engine.max_num_batched_tokens = options_.is_small ? 64 : 8192;
     engine.kv_dtype = DType::kBF16;
-    const std::int64_t longest = bench::longest_sequence(workload);
+    const std::int64_t positions = bench::most_positions(workload);
     engine.kv_cache_bytes =
-        model::kv_token_bytes(decoder.spec(), engine.kv_dtype) * (longest + 32) * max_num_seqs;
+        model::kv_token_bytes(decoder.spec(), engine.kv_dtype) * (positions + 32) * max_num_seqs;
     const std::string name = workload.name + ", " + std::to_string(max_num_seqs) +
-                             " at a time of " + std::to_string(longest) + " tokens";
+                             " at a time of " + std::to_string(positions) + " positions";
     bench::CompareOptions options;
     options.repeat = repeat;
     options.roofline = roofline_options();

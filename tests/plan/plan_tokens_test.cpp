@@ -21,25 +21,24 @@ TEST_SUITE("plan/plan") {
     CHECK_FALSE(with_examples.fits);
     CHECK(with_examples.is_refused_by_options);
     CHECK(with_examples.warnings.size() == 1);
-    CHECK(
-        has_warning(with_examples,
-                    "a video of 10344 tokens (9000 of examples, 1152 of vision, 128 new, 64 of "
-                    "the prompt) is longer than the model's 10240 positions; use fewer or shorter "
-                    "examples (--examples)"));
+    CHECK(has_warning(with_examples,
+                      "a video of 10344 tokens (9000 of examples, 1152 of vision, 128 new, 64 of "
+                      "the prompt) needs 10343 positions (the last new token needs none), and the "
+                      "model holds 10240; use fewer or shorter examples (--examples)"));
     input.num_frames = 100;
     input.prompt_tokens = 64;
     input.example_tokens = 0;
-    CHECK(has_warning(make_plan(input), "positions; use fewer frames (--frames)"));
+    CHECK(has_warning(make_plan(input), "; use fewer frames (--frames)"));
     input.num_frames = 1;
     input.output_tokens = 20000;
-    CHECK(has_warning(make_plan(input), "positions; use fewer new tokens (--max-new-tokens)"));
+    CHECK(has_warning(make_plan(input), "; use fewer new tokens (--max-new-tokens)"));
 
     PlanInput large = input_for("qwen3-vl-2b", 64LL << 30);
     large.num_frames = 768;
     large.frame = {.width_px = 1920, .height_px = 1080};
     large.model.vision->resize->max_pixels = std::int64_t{1} << 40;
     CHECK(has_warning(make_plan(large),
-                      "positions; use fewer frames (--frames) or smaller ones (--max-pixels)"));
+                      "; use fewer frames (--frames) or smaller ones (--max-pixels)"));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "sampling/sampler.h"
+#include "scheduler/positions.h"
 
 namespace caption::engine {
 namespace {
@@ -75,14 +76,13 @@ void validate(const Request& request, const model::DecoderSpec& spec, Device dev
   CAPTION_CHECK(next_vision == request.vision_positions.end(),
                 "request: vision positions must ascend within the prompt");
 
-  // The last new token is chosen but not computed, so it needs no position. With M-RoPE a prompt
-  // may end at a position before or after its number of tokens.
+  // With M-RoPE a prompt may end at a position before or after its number of tokens.
   const std::int64_t next_position =
       request.positions.empty()
           ? num_prompt
           : 1 + *std::max_element(request.positions.begin(), request.positions.end());
-  const std::int64_t num_positions =
-      std::max<std::int64_t>(num_prompt, next_position) + request.sampling.max_new_tokens - 1;
+  const std::int64_t num_positions = scheduler::num_positions(
+      std::max<std::int64_t>(num_prompt, next_position), request.sampling.max_new_tokens);
   if (num_positions > spec.max_positions) {
     throw Error(ErrorCode::kTooLong,
                 "request: " + counted(num_prompt, "prompt token") + " and " +

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kv/page_table.h"
+#include "scheduler/positions.h"
 #include "scheduler/scheduler.h"
 
 namespace caption::scheduler {
@@ -26,7 +27,9 @@ struct Scheduler::Sequence {
   }
 
   // Maximum number of tokens in the pages of a branch.
-  std::int64_t max_tokens() const { return spec.num_prompt_tokens + spec.max_new_tokens - 1; }
+  std::int64_t max_tokens() const {
+    return num_positions(spec.num_prompt_tokens, spec.max_new_tokens);
+  }
   std::int64_t num_remaining() const { return num_known - num_computed; }
   // Number of tokens that the next step may compute. With kOwnStep a step ends at the prompt's end.
   std::int64_t num_computable() const {
