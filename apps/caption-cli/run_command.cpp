@@ -22,6 +22,7 @@
 #include "config/choices.h"
 #include "config/devices.h"
 #include "config/draft_model.h"
+#include "config/draft_reading.h"
 #include "config/examples.h"
 #include "config/generation_defaults.h"
 #include "config/pipeline_options.h"
@@ -309,17 +310,23 @@ std::vector<Context> contexts_of(const RunFlags& flags, const Globals& globals,
   return contexts;
 }
 
+config::LoadedPreset load_usable_preset(const RunFlags& flags, const Globals& globals,
+                                        const Machine& machine) {
+  config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
+  if (!loaded.note.empty()) log_info("config", loaded.note);
+  config::require_available(loaded.preset, has_cuda_kernels());
+  config::require_consistent(loaded.preset);
+  return loaded;
+}
+
 int run(const RunFlags& flags, const Globals& globals) {
   check_output(flags.output, flags.input.paths);
   be_quiet_if_asked(flags);
   say_format(flags.output);
   std::atomic<bool>& stop = catch_interrupts();
   const Machine machine = detect_machine();
-  config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
+  config::LoadedPreset loaded = load_usable_preset(flags, globals, machine);
   config::Preset& preset = loaded.preset;
-  if (!loaded.note.empty()) log_info("config", loaded.note);
-  config::require_available(preset, has_cuda_kernels());
-  config::require_consistent(preset);
   std::vector<pipeline::Prompt> prompts = choose_prompts(flags, preset);
   video::ReadOptions read = config::read_options(preset);
   read.cancelled = &stop;
@@ -327,6 +334,7 @@ int run(const RunFlags& flags, const Globals& globals) {
       find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
   std::vector<pipeline::Example> examples = config::read_examples(preset, read);
 
+  config::DraftReading draft_reading(preset);
   const std::vector<Context> contexts = contexts_of(flags, globals, preset, machine);
   choose_weights(flags, contexts.front(), machine, prompts, loaded);
   const config::OpenChoices choices = open_choices(flags, stop);
@@ -342,6 +350,7 @@ int run(const RunFlags& flags, const Globals& globals) {
       config::pipeline_options(preset, machine, *model, model_hash,
                                {.num_replicas = static_cast<int>(contexts.size()),
                                 .draft = draft.get(),
+                                .draft_reading = &draft_reading,
                                 .cancelled = &stop});
   options.stop = &stop;
   options.trust_times = flags.trust_times;

@@ -1,16 +1,18 @@
 #include "config/draft_captions.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <new>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "config/choices.h"
 #include "eval/corpus.h"
 
@@ -25,38 +27,41 @@ void append(std::vector<std::string>& captions, eval::Captions records) {
   }
 }
 
-// Throws Error(kBadReference) for a file whose first bytes are no text, which would be read whole
-// otherwise. A folder, and UTF-16 with its mark, which has a message of its own, are left to their
-// reader.
-void require_text(const std::string& path) {
-  constexpr std::size_t kLooked = 4096;
-  if (!std::filesystem::is_regular_file(path)) return;
-  std::array<char, kLooked> bytes{};
+constexpr std::size_t kLooked = 4096;
+
+// The first kLooked bytes of a file; empty for a folder.
+std::string read_beginning(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) return {};
+  std::string text(kLooked, '\0');
   std::ifstream file(path, std::ios::binary);
-  file.read(bytes.data(), std::ssize(bytes));
-  const std::string_view text(bytes.data(), static_cast<std::size_t>(file.gcount()));
-  const bool is_utf16 = text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
-  if (is_utf16 || text.find('\0') == std::string_view::npos) return;
+  file.read(text.data(), std::ssize(text));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+// Throws Error(kBadReference) for a file whose first bytes are no text, which would be read whole
+// otherwise. UTF-16 with its mark, which has a message of its own, is left to the reader.
+void require_text(const std::string& path, std::string_view beginning) {
+  const bool is_utf16 = beginning.starts_with("\xFF\xFE") || beginning.starts_with("\xFE\xFF");
+  if (is_utf16 || beginning.find('\0') == std::string_view::npos) return;
   throw Error(ErrorCode::kBadReference, path + ": it is no text: a zero byte is among the first " +
                                             std::to_string(kLooked) +
                                             "; JSON lines of captions are expected");
 }
 
-// Whatever the file can rather be: references have no status and may be several of a clip, so that
-// most of them are no records. Throws with what is wrong in the better reading.
-std::vector<std::string> read_file(const std::string& path, const std::atomic<bool>* cancelled) {
-  require_text(path);
-  std::vector<std::string> captions;
-  eval::Problems of_records(cancelled);
-  eval::Captions records = eval::read_captions(path, of_records);
-  if (of_records.count() == 0) {
-    append(captions, std::move(records));
-    return captions;
+// Whether the first line is a reference that cannot be a record, so that a second reading is saved.
+bool begins_with_reference(std::string_view beginning) {
+  try {
+    const std::string_view line = beginning.substr(0, beginning.find('\n'));
+    const JsonObject object = JsonObject::parse(line, "", ErrorCode::kBadReference);
+    return !object.has("caption") && !object.has("status");
+  } catch (const Error&) {
+    return false;
   }
-  eval::Problems of_references(cancelled);
-  eval::References references = eval::read_references(path, kLabelField, of_references);
-  if (of_records.count() < of_references.count()) of_records.throw_if_any();
-  of_references.throw_if_any();
+}
+
+std::vector<std::string> captions_of(eval::References references) {
+  std::vector<std::string> captions;
   for (eval::ReferenceEntry& entry : references.entries) {
     for (std::string& caption : entry.captions) captions.push_back(std::move(caption));
     for (auto& [prompt, texts] : entry.of_prompts) {
@@ -64,6 +69,30 @@ std::vector<std::string> read_file(const std::string& path, const std::atomic<bo
     }
   }
   return captions;
+}
+
+// Whatever the file can rather be: references have no status and may be several of a clip, so that
+// most of them are no records. Throws with what is wrong in the better reading.
+std::vector<std::string> read_file(const std::string& path, const std::atomic<bool>* cancelled) {
+  const std::string beginning = read_beginning(path);
+  require_text(path, beginning);
+  eval::Problems of_references(cancelled);
+  std::optional<eval::References> references;
+  if (begins_with_reference(beginning)) {
+    references = eval::read_references(path, kLabelField, of_references);
+    if (of_references.count() == 0) return captions_of(*std::move(references));
+  }
+  eval::Problems of_records(cancelled);
+  eval::Captions records = eval::read_captions(path, of_records);
+  if (of_records.count() == 0) {
+    std::vector<std::string> captions;
+    append(captions, std::move(records));
+    return captions;
+  }
+  if (!references) references = eval::read_references(path, kLabelField, of_references);
+  if (of_records.count() < of_references.count()) of_records.throw_if_any();
+  of_references.throw_if_any();
+  return captions_of(*std::move(references));
 }
 
 std::vector<std::string> read_draft_from(const std::string& path,

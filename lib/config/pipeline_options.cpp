@@ -95,7 +95,8 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   if (model.context().device.is_cuda()) {
     options.engine.host_pages_bytes = host_pages_bytes(preset, machine, parts.num_replicas);
   }
-  options.drafts = draft_options(preset, parts.cancelled);
+  options.drafts = parts.draft_reading == nullptr ? draft_options(preset, parts.cancelled)
+                                                  : parts.draft_reading->take(parts.cancelled);
   options.vision_cache = {.folder = preset.engine.kv_cache_dir,
                           .max_bytes = preset.engine.kv_cache_dir_bytes,
                           .identity = vision_identity(model.context(), preset, model_hash)};

@@ -5,6 +5,7 @@
 
 #include "backend/machine.h"
 #include "base/sha256.h"
+#include "config/draft_reading.h"
 #include "config/preset.h"
 #include "model/caption_model.h"
 #include "pipeline/pipeline.h"
@@ -36,6 +37,8 @@ std::int64_t host_pages_bytes(const Preset& preset, const Machine& machine, int 
 struct RunParts {
   int num_replicas = 1;
   model::CaptionModel* draft = nullptr;  // borrowed: the draft model, or none
+  // Borrowed: what reads the captions for drafts; null: they are read now.
+  DraftReading* draft_reading = nullptr;
   const std::atomic<bool>* cancelled = nullptr;
 };
 
