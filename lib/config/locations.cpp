@@ -1,5 +1,7 @@
 #include "config/locations.h"
 
+#include <algorithm>
+
 namespace caption::config {
 namespace {
 
@@ -9,6 +11,12 @@ namespace fs = std::filesystem;
 fs::path path_in(const EnvironmentVariable& variable, const char* name) {
   const char* const value = variable(name);
   return value == nullptr ? "" : value;
+}
+
+// The path without "." and "..", and without a slash at its end.
+fs::path without_slash(const fs::path& path) {
+  const fs::path normal = path.lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
 }
 
 // The program's own cache; an empty path if the environment names no absolute one.
@@ -36,7 +44,13 @@ Locations find_locations(const EnvironmentVariable& variable) {
   for (const Cache& cache : kCaches) {
     const fs::path value = path_in(variable, cache.variable);
     if (value.empty()) continue;
-    locations.hub_caches.push_back(*cache.folder == '\0' ? value : value / cache.folder);
+    const fs::path folder = *cache.folder == '\0' ? value : value / cache.folder;
+    std::vector<fs::path>& caches = locations.hub_caches;
+    // Two variables name one folder where XDG_CACHE_HOME is ~/.cache.
+    const bool is_there = std::any_of(caches.begin(), caches.end(), [&](const fs::path& other) {
+      return without_slash(other) == without_slash(folder);
+    });
+    if (!is_there) caches.push_back(folder);
   }
   if (const fs::path folder = path_in(variable, "TMPDIR"); !folder.empty()) {
     locations.temporary = folder;

@@ -47,6 +47,13 @@ TEST_SUITE("config/locations") {
     CHECK(locations.self_drafts == "/cache/caption-cli/self-drafts");
   }
 
+  TEST_CASE("a hub cache that two variables name is searched once") {
+    CHECK(locations_of({{"HOME", "/home/me"}, {"XDG_CACHE_HOME", "/home/me/.cache/"}}).hub_caches ==
+          std::vector<fs::path>{"/home/me/.cache/huggingface/hub"});
+    CHECK(locations_of({{"HF_HOME", "/hf"}, {"HF_HUB_CACHE", "/hf/hub/"}}).hub_caches ==
+          std::vector<fs::path>{"/hf/hub/"});
+  }
+
   TEST_CASE("temporary files are in TMPDIR, or in a folder that is not memory") {
     CHECK(locations_of({{"TMPDIR", "/scratch"}}).temporary == "/scratch");
     CHECK(locations_of({{"TMPDIR", ""}}).temporary == "/var/tmp");
