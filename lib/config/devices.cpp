@@ -97,7 +97,10 @@ std::string gpu_name(const CudaDevice& gpu) {
 void require_device_list(const DeviceSection& device) {
   if (is_list(device)) parse_list(device);
   if (device.type == DeviceType::kCpu && device.devices != kFirst) {
-    refuse(device, "the model runs on the CPU; add --device cuda, or leave --devices out");
+    refuse(device, caption::has_cuda_kernels()
+                       ? "the model runs on the CPU; add --device cuda, or leave --devices out"
+                       : "GPUs need CUDA kernels, which this build does not have; leave --devices "
+                         "out");
   }
 }
 
