@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "tests/app/folders.h"
 #include "tests/app/process.h"
 #include "tests/video/make_clip.h"
 
@@ -187,6 +188,50 @@ TEST_SUITE("app/resume") {
     CHECK(again.err.find(out + ": replaced by the records of this run\n") != std::string::npos);
     CHECK(again.err.find("resumed; ") == std::string::npos);
     CHECK(parse_records(read_text(out)).size() == 2);
+  }
+
+  TEST_CASE("an --overwrite that goes on over other clips says which records it drops") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::string a = sample_video("city-000-h264.mp4").string();
+    const std::string b = sample_video("bridge-006-h264.mp4").string();
+    const std::string fifo = (folder.path() / "fifo.mp4").string();
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    CHECK(run_cli({"run", "-q", "-o", out, a}).exit_code == 0);
+    struct Row {
+      std::vector<std::string>
+          before;  // with `fifo`, whose failure leaves the records beside `out`
+      std::vector<std::string> now;
+      const char* dropped;  // nullptr: nothing is said
+    };
+    for (const Row& row : {Row{{a, b, fifo},
+                               {b},
+                               "2 records of clips or prompts that this run "
+                               "does not name, from the --overwrite that was "
+                               "interrupted, are dropped\n"},
+                           Row{{a, fifo},
+                               {a, b},
+                               "1 record of clips or prompts that this run "
+                               "does not name, from the --overwrite that was "
+                               "interrupted, is dropped\n"},
+                           Row{{a, b}, {b}, nullptr}}) {
+      CAPTURE(row.now);
+      const auto run = [&](const std::vector<std::string>& clips) {
+        std::vector<std::string> command = {"run", "-o", out, "--overwrite"};
+        command.insert(command.end(), clips.begin(), clips.end());
+        return run_cli(command);
+      };
+      CHECK(run(row.before).exit_code == (row.before.back() == fifo ? 1 : 0));
+      const Finished again = run(row.now);
+      CAPTURE(again.err);
+      CHECK(again.exit_code == 0);
+      if (row.dropped == nullptr) {
+        CHECK_FALSE(contains(again.err, "dropped"));
+      } else {
+        CHECK(contains(again.err, "warning: records: " + out + ".new: " + row.dropped));
+      }
+      CHECK(parse_records(read_text(out)).size() == row.now.size());
+    }
   }
 
   TEST_CASE("a name whose suffix is no format is told which format is written") {
