@@ -129,6 +129,18 @@ void check_floats(const std::vector<float>& got, const std::vector<float>& want,
   CHECK(num_wrong == 0);
 }
 
+// Writes the weights of four columns, [kPanelColumns, 4].
+void widen_quad(const Integer4Args& args, std::int64_t group, std::int64_t quad,
+                std::uint8_t* weights) {
+  const std::uint8_t* const steps = args.steps + group * 2 * kPanelColumns;
+  for (std::int64_t i = 0; i < 4 * kPanelColumns; ++i) {
+    const std::int64_t n = i / 4;
+    const int both = args.codes[quad * 2 * kPanelColumns + quad4_position(n, i % 4)];
+    const int code = n < 16 ? both % 16 : both / 16;
+    weights[i] = static_cast<std::uint8_t>(steps[n] * code + steps[kPanelColumns + n]);
+  }
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("kernels/tile_gemm");
@@ -261,7 +273,10 @@ TEST_CASE("codes of 4 bits on tiles are exact") {
         };
         const auto on_tiles = [](const Integer4Args& args) {
           tile_panel4a8<SoftwareTiles>(args, [&](const QuadGroup& group, std::uint8_t* panel) {
-            widen_codes4(args, group, panel);
+            for (std::int64_t quad = group.first_quad; quad < group.end_quad; ++quad) {
+              widen_quad(args, group.index, quad, panel);
+              panel += 4 * kPanelColumns;
+            }
           });
         };
         CHECK(run(on_tiles, true) == run(panel4a8_reference, false));

@@ -219,21 +219,50 @@ void panel4_reference(const QuantisedArgs& args) {
   });
 }
 
+namespace {
+
+// Adds the products of four columns, of weights [kPanelColumns, 4].
+void add_quad(const std::int8_t* a, const std::uint8_t* b, std::int32_t* c) {
+  for (std::int64_t n = 0; n < kPanelColumns; ++n) {
+    c[n] += a[0] * b[4 * n] + a[1] * b[4 * n + 1] + a[2] * b[4 * n + 2] + a[3] * b[4 * n + 3];
+  }
+}
+
+}  // namespace
+
 void panel8a8_reference(const IntegerArgs& args) {
   for (std::int64_t m = 0; m < args.m; ++m) {
     std::int32_t* const c = args.c + m * args.c_stride;
     for (std::int64_t n = 0; n < kPanelColumns; ++n) c[n] = 0;
     for (std::int64_t quad = 0; quad < args.num_quads; ++quad) {
-      const std::int8_t* const a = args.a + m * args.a_stride + 4 * quad;
-      const std::uint8_t* const b = args.panel + quad * 4 * kPanelColumns;
-      for (std::int64_t n = 0; n < kPanelColumns; ++n) {
-        c[n] += a[0] * b[4 * n] + a[1] * b[4 * n + 1] + a[2] * b[4 * n + 2] + a[3] * b[4 * n + 3];
-      }
+      add_quad(args.a + m * args.a_stride + 4 * quad, args.panel + quad * 4 * kPanelColumns, c);
     }
   }
 }
 
-void panel4a8_reference(const Integer4Args& args) { panel4a8_by_chunks(args, panel8a8_reference); }
+void panel4a8_reference(const Integer4Args& args) {
+  for (std::int64_t m = 0; m < args.m; ++m) {
+    for (std::int64_t n = 0; n < kPanelColumns; ++n) args.c[m * args.c_stride + n] = 0;
+  }
+  for_each_quad_group(args, [&](const QuadGroup& group) {
+    const std::uint8_t* const steps = args.steps + group.index * 2 * kPanelColumns;
+    const std::uint8_t* const bases = steps + kPanelColumns;
+    for (std::int64_t quad = group.first_quad; quad < group.end_quad; ++quad) {
+      const std::uint8_t* const codes = args.codes + quad * 2 * kPanelColumns;
+      std::uint8_t weights[4 * kPanelColumns];
+      for (std::int64_t n = 0; n < kPanelColumns; ++n) {
+        for (std::int64_t column = 0; column < 4; ++column) {
+          const unsigned both = codes[quad4_position(n, column)];
+          const unsigned code = n < kPanelColumns / 2 ? both & 15u : both >> 4u;
+          weights[4 * n + column] = static_cast<std::uint8_t>(steps[n] * code + bases[n]);
+        }
+      }
+      for (std::int64_t m = 0; m < args.m; ++m) {
+        add_quad(args.a + m * args.a_stride + 4 * quad, weights, args.c + m * args.c_stride);
+      }
+    }
+  });
+}
 
 void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_bf16(x[i]).bits;
