@@ -13,6 +13,7 @@ struct Example {
   std::string_view command;  // empty: every command with the option
   std::string_view option;
   const char* value;
+  const char* with = "";  // other options without which this one is refused
 };
 // Options for whose example neither a default nor the kind of the value serves.
 constexpr Example kExamples[] = {
@@ -24,18 +25,18 @@ constexpr Example kExamples[] = {
     {"eval", "--per-clip", "clips.jsonl"},
     {"eval", "--synonyms", "synonyms.txt"},
     {"bench", "--json", "bench.json"},
-    {"plan", "--batch", "8 --fit"},
-    {"plan", "--svg", "chart.svg --fit"},
+    {"plan", "--batch", "8", "--fit"},
+    {"plan", "--svg", "chart.svg", "--fit"},
     {"quantize", "--output", "quantised/"},
-    {"run", "--retry", "truncated -o captions.jsonl"},
+    {"run", "--retry", "truncated", "-o captions.jsonl"},
     {"", "--adapter", "lora/"},
     {"", "--bandwidth", "50"},
     {"", "--calibrate", "videos/"},
     {"", "--cpu-tier", "reference"},
     {"", "--devices", "first"},
     {"", "--dictionary", "/usr/share/hunspell/ko"},
-    {"", "--draft-from", "earlier.jsonl --drafts archive"},
-    {"", "--draft-model", "demo --drafts model"},
+    {"", "--draft-from", "earlier.jsonl", "--drafts archive"},
+    {"", "--draft-model", "demo", "--drafts model"},
     {"", "--dtype", "bf16"},
     {"", "--dump-frames", "frames/"},
     {"", "--examples", "examples.jsonl"},
@@ -73,24 +74,28 @@ std::string value_by_kind(const OptionRow& option) {
   return "8";
 }
 
-std::string example_value(const std::string& command, const OptionRow& option) {
-  // A number of another option's name, as bench --prompts, has a default.
-  if (option.choices.empty() && option.default_text != "0" && is_number(option.default_text)) {
-    return option.default_text;
-  }
+const Example* find_example(const std::string& command, const OptionRow& option) {
   const auto* const found =
       std::find_if(std::begin(kExamples), std::end(kExamples), [&](const Example& example) {
         return example.option == option.long_name() &&
                (example.command.empty() || example.command == command);
       });
-  if (found != std::end(kExamples)) return found->value;
-  return is_number(option.default_text) ? option.default_text : value_by_kind(option);
+  return found == std::end(kExamples) ? nullptr : found;
 }
 
 }  // namespace
 
 std::string example_of(const std::string& command, const OptionRow& option) {
-  return option.long_name() + " " + example_value(command, option);
+  const std::string& default_text = option.default_text;
+  const std::string name = option.long_name() + " ";
+  // A number of another option's name, as bench --prompts, has a default.
+  if (option.choices.empty() && default_text != "0" && is_number(default_text)) {
+    return name + default_text;
+  }
+  if (const Example* const found = find_example(command, option)) {
+    return name + found->value + (*found->with == '\0' ? "" : " ") + found->with;
+  }
+  return name + (is_number(default_text) ? default_text : value_by_kind(option));
 }
 
 }  // namespace caption::cli
