@@ -70,9 +70,7 @@ void add_completion_command(CLI::App& root, int& exit_code,
       "Print the completions for a shell\n"
       "An installed caption-cli has them in the places where bash-completion, zsh and fish look; "
       "this is for one that is not installed.");
-  command->add_option("shell", flags->shell, "whose")
-      ->check(one_of({"bash", "zsh", "fish"}))
-      ->type_name("bash|zsh|fish")
+  limit_to(command->add_option("shell", flags->shell, "whose"), {"bash", "zsh", "fish"})
       ->group("Input")
       ->required();
   command->footer(

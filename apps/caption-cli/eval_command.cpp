@@ -197,13 +197,12 @@ void add_input_flags(CLI::App& command, EvalFlags& flags) {
       ->type_name("KEY")
       ->default_str(kReferenceField)
       ->group(kGroup);
-  command
-      .add_option("--match", flags.match,
-                  "what makes two paths one clip\n"
-                  "auto: the stem for label files, else the file name, or the path where names "
-                  "repeat.")
-      ->check(one_of({"auto", "path", "name", "stem"}))
-      ->type_name("auto|path|name|stem")
+  limit_to(command.add_option(
+               "--match", flags.match,
+               "what makes two paths one clip\n"
+               "auto: the stem for label files, else the file name, or the path where names "
+               "repeat."),
+           {"auto", "path", "name", "stem"})
       ->default_str(flags.match)
       ->group(kGroup);
   command.add_option("--prompt", flags.prompt, "the captions of this prompt, of several")

@@ -19,6 +19,7 @@
 #include "backend/machine.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/join.h"
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "base/log.h"
@@ -363,7 +364,7 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
       ->default_str("8")
       ->group("Video");
   command->add_option("--sampling", flags->sampling, "which frames")
-      ->type_name("arange|linspace|fps=F")
+      ->type_name(join(video::sampling_forms(), "|"))
       ->default_str("arange")
       ->group("Video");
   command->footer(

@@ -16,12 +16,13 @@ std::string not_one_of(const std::vector<std::string>& names, const std::string&
   return expected_text("one of " + join(names), found) + did_you_mean(found, names);
 }
 
-CLI::Validator one_of(std::vector<std::string> names) {
-  return {[names = std::move(names)](std::string& text) {
-            const bool is_known = std::find(names.begin(), names.end(), text) != names.end();
-            return is_known ? std::string() : not_one_of(names, text);
-          },
-          ""};
+CLI::Option* limit_to(CLI::Option* option, const std::vector<std::string>& names) {
+  const auto find = [names](std::string& text) {
+    const bool is_known = std::find(names.begin(), names.end(), text) != names.end();
+    return is_known ? std::string() : not_one_of(names, text);
+  };
+  // The check has no description, because the type name lists the words.
+  return option->check(CLI::Validator(find, ""))->type_name(join(names, "|"));
 }
 
 CLI::Option* add_size(CLI::App& command, const std::string& name,

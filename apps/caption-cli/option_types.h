@@ -65,8 +65,8 @@ CLI::Validator in_range(T min, T max) {
           range};
 }
 
-// A check for one of these words. It has no description, because the type name lists the words.
-CLI::Validator one_of(std::vector<std::string> names);
+// Limits the option to these words, which its type name then lists. Returns the option.
+CLI::Option* limit_to(CLI::Option* option, const std::vector<std::string>& names);
 
 // Adds an option whose value is one of the names of `choices`, listed in the given order.
 template <class E>

@@ -13,7 +13,6 @@
 #include "backend/machine.h"
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/join.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -291,11 +290,9 @@ std::string format_help() {
 
 // How weights are rounded, and what calibrates them.
 void add_rounding_flags(CLI::App& command, QuantizeFlags& flags) {
-  command
-      .add_option("--group-size", flags.group_size,
-                  "of w4a16, awq and gptq: columns that share a scale")
-      ->check(one_of({"32", "64", "128"}))
-      ->type_name("32|64|128")
+  limit_to(command.add_option("--group-size", flags.group_size,
+                              "of w4a16, awq and gptq: columns that share a scale"),
+           {"32", "64", "128"})
       ->default_str("128")
       ->group("Format");
   add_calibration_flags(command, flags.calibration);
@@ -337,9 +334,7 @@ void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code
       ->type_name(kFolderType)
       ->group("Output")
       ->required();
-  command->add_option("--format", flags->format, format_help())
-      ->check(one_of(format_names()))
-      ->type_name(join(format_names(), "|"))
+  limit_to(command->add_option("--format", flags->format, format_help()), format_names())
       ->group("Format")
       ->required();
   command

@@ -3,7 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "base/join.h"
 #include "option_types.h"
+#include "records/format.h"
+#include "run_output.h"
 
 namespace caption::cli {
 namespace {
@@ -50,7 +53,7 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
                   "how records are written\n"
                   "Without it the suffix of -o decides; records for standard output are jsonl, and "
                   "txt on a terminal. Only jsonl files can be continued or retried.")
-      ->type_name("jsonl|csv|txt")
+      ->type_name(join(records::format_names(), "|"))
       ->default_str("by suffix")
       ->group(kGroup);
   command
@@ -67,7 +70,7 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
                   "one is there: of a better status, or a longer piece of a cut caption.")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->type_name("failed,truncated,suspicious")
+      ->type_name(join(retry_names(), ","))
       ->group(kGroup);
   command
       .add_flag("--overwrite", flags.output.overwrite,

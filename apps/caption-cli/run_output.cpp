@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/join.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/open_file.h"
@@ -46,15 +48,32 @@ void say_format(const OutputFlags& flags) {
 
 namespace {
 
+constexpr std::array kRetried = {records::Status::kFailed, records::Status::kTruncated,
+                                 records::Status::kSuspicious};
+
+bool is_retried(records::Status status) {
+  return std::find(kRetried.begin(), kRetried.end(), status) != kRetried.end();
+}
+
+}  // namespace
+
+std::vector<std::string> retry_names() {
+  std::vector<std::string> names;
+  for (const records::Status status : kRetried) names.emplace_back(records::status_name(status));
+  return names;
+}
+
+namespace {
+
 records::Retry retry_of(const OutputFlags& flags) {
   records::Retry retry;
   if (flags.retry_failed) retry.statuses.push_back(records::Status::kFailed);
   for (const std::string& name : flags.retry) {
     const std::optional<records::Status> status = records::find_status(name);
-    if (!status.has_value() || status == records::Status::kOk) {
-      throw Error(ErrorCode::kUsage, "--retry: \"" + name +
-                                         "\" is none of failed, truncated, suspicious" +
-                                         did_you_mean(name, {"failed", "truncated", "suspicious"}));
+    if (!status.has_value() || !is_retried(*status)) {
+      const std::vector<std::string> names = retry_names();
+      throw Error(ErrorCode::kUsage, "--retry: \"" + name + "\" is none of " + join(names) +
+                                         did_you_mean(name, names));
     }
     retry.statuses.push_back(*status);
   }

@@ -31,6 +31,9 @@ struct OutputFlags {
   bool is_stdout() const { return path.empty() || path == "-"; }
 };
 
+// The statuses that --retry names.
+std::vector<std::string> retry_names();
+
 // Throws Error(kUsage), before a model is loaded, for flags that contradict each other and for an
 // output that is one of the files named on the command line.
 void check_output(const OutputFlags& flags, const std::vector<std::string>& arguments);

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "config/choices.h"
+#include "video/read_clip.h"
 
 namespace caption::config {
 namespace {
@@ -50,7 +51,7 @@ std::string range_text(Means /*means*/) { return {}; }
 
 template <class T>
 std::vector<std::string> choices_of_type(Means means) {
-  if (means == Means::kSampling) return {"arange", "linspace", "internvl", "qwen3-vl", "fps=F"};
+  if (means == Means::kSampling) return video::sampling_forms();
   if constexpr (std::is_enum_v<T>) return choice_list<T>();
   if constexpr (std::is_same_v<T, bool>) return {"true", "false"};
   return {};

@@ -32,7 +32,7 @@ enum class Means {
   kFile,
   kFolder,
   kModel,     // a folder, or a name in the Hugging Face cache
-  kSampling,  // arange, linspace, internvl, qwen3-vl or fps=F, F frames per second
+  kSampling,  // a form of video::sampling_forms()
 };
 
 struct Field {

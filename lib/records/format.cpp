@@ -114,13 +114,19 @@ std::string_view format_name(Format format) {
   return "jsonl";
 }
 
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const Format format : kFormats) names.emplace_back(format_name(format));
+  return names;
+}
+
 Format parse_format(std::string_view name) {
   for (const Format format : kFormats) {
     if (format_name(format) == name) return format;
   }
-  throw Error(ErrorCode::kUsage, "--format: \"" + std::string(name) +
-                                     "\" is none of jsonl, csv, txt" +
-                                     did_you_mean(std::string(name), {"jsonl", "csv", "txt"}));
+  const std::vector<std::string> names = format_names();
+  throw Error(ErrorCode::kUsage, "--format: \"" + std::string(name) + "\" is none of " +
+                                     join(names) + did_you_mean(std::string(name), names));
 }
 
 std::optional<Format> format_of_suffix(std::string_view path) {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "records/record.h"
 
@@ -21,9 +22,10 @@ namespace caption::records {
 
 enum class Format { kJsonl, kCsv, kTxt };
 
-// Throws Error(kUsage) listing the three formats.
+// Throws Error(kUsage) listing the names.
 Format parse_format(std::string_view name);
 std::string_view format_name(Format format);
+std::vector<std::string> format_names();
 
 // Returns the format that the file's suffix names: .jsonl (.ndjson), .csv or .txt in any case;
 // std::nullopt for every other suffix.

@@ -74,8 +74,10 @@ struct ReadOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Parses "arange", "linspace", "internvl", "qwen3-vl" or "fps=2.5". Throws Error(kUsage): for any
-// other text with these forms, and for num_frames out of range.
+// The forms of a sampling, for help and messages: "arange", ..., "fps=F".
+std::vector<std::string> sampling_forms();
+// Parses a text of one of these forms, with a number for F: "fps=2.5". Throws Error(kUsage): for
+// any other text with the forms, and for num_frames out of range.
 SamplingOptions parse_sampling(std::string_view text, int num_frames);
 
 // Decodes the sampled frames of `file`. Every byte is read through its descriptor, so renaming or

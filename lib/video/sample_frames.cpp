@@ -3,17 +3,36 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/join.h"
 
 namespace caption::video {
 namespace {
 
 constexpr int kMaxNumFrames = 4096;
 constexpr double kUsPerSecond = 1e6;
+
+// The strategies without a number of their own.
+struct NamedStrategy {
+  std::string_view name;
+  SamplingStrategy strategy;
+};
+constexpr NamedStrategy kNamedStrategies[] = {{"arange", SamplingStrategy::kArange},
+                                              {"linspace", SamplingStrategy::kLinspace},
+                                              {"internvl", SamplingStrategy::kInternVl},
+                                              {"qwen3-vl", SamplingStrategy::kQwen3Vl}};
+constexpr std::string_view kFpsPrefix = "fps=";
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const NamedStrategy& named : kNamedStrategies) names.emplace_back(named.name);
+  return names;
+}
 
 std::int64_t arange_at(std::int64_t i, std::int64_t total, std::int64_t wanted) {
   const double step = static_cast<double>(total) / static_cast<double>(wanted);
@@ -112,19 +131,21 @@ void require_valid(const SamplingOptions& options) {
   }
 }
 
+std::vector<std::string> sampling_forms() {
+  std::vector<std::string> forms = strategy_names();
+  forms.push_back(std::string(kFpsPrefix) + "F");
+  return forms;
+}
+
 SamplingOptions parse_sampling(std::string_view text, int num_frames) {
   SamplingOptions options;
   options.num_frames = num_frames;
-  constexpr std::string_view kFpsPrefix = "fps=";
-  bool is_known = true;
-  if (text == "arange") {
-    options.strategy = SamplingStrategy::kArange;
-  } else if (text == "linspace") {
-    options.strategy = SamplingStrategy::kLinspace;
-  } else if (text == "internvl") {
-    options.strategy = SamplingStrategy::kInternVl;
-  } else if (text == "qwen3-vl") {
-    options.strategy = SamplingStrategy::kQwen3Vl;
+  const auto* const named =
+      std::find_if(std::begin(kNamedStrategies), std::end(kNamedStrategies),
+                   [text](const NamedStrategy& one) { return one.name == text; });
+  bool is_known = named != std::end(kNamedStrategies);
+  if (is_known) {
+    options.strategy = named->strategy;
   } else if (text.starts_with(kFpsPrefix)) {
     options.strategy = SamplingStrategy::kFps;
     const std::string_view number = text.substr(kFpsPrefix.size());
@@ -132,13 +153,11 @@ SamplingOptions parse_sampling(std::string_view text, int num_frames) {
         std::from_chars(number.data(), number.data() + number.size(), options.fps);
     is_known = problem == std::errc() && end == number.data() + number.size() &&
                std::isfinite(options.fps) && options.fps > 0;
-  } else {
-    is_known = false;
   }
   if (!is_known) {
-    throw Error(ErrorCode::kUsage, "sampling: \"" + std::string(text) +
-                                       "\" is not known; arange, linspace, internvl, qwen3-vl or "
-                                       "fps=NUMBER (above 0)");
+    throw Error(ErrorCode::kUsage, "sampling: \"" + std::string(text) + "\" is not known; " +
+                                       join(strategy_names()) + " or " + std::string(kFpsPrefix) +
+                                       "NUMBER (above 0)");
   }
   require_valid(options);
   return options;

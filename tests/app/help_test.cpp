@@ -171,6 +171,20 @@ TEST_SUITE("app/help") {
     }
   }
 
+  TEST_CASE("run and inspect list the same choices of --sampling, each of which they take") {
+    const std::string choices = "arange, linspace, internvl, qwen3-vl, fps=F";
+    for (const char* const command : {"run", "inspect"}) {
+      CAPTURE(std::string(command));
+      const std::string text = option_text(help_of(command, "200"), "--sampling");
+      CHECK(text.find(choices) != std::string::npos);
+    }
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    for (const char* const choice : {"linspace", "internvl", "qwen3-vl", "fps=2"}) {
+      CAPTURE(std::string(choice));
+      CHECK(run_cli({"run", video, "--dry-run", "--sampling", choice}).exit_code == 0);
+    }
+  }
+
   TEST_CASE("help is --help") {
     CHECK(run_cli({"help"}).out == run_cli({"--help"}).out);
     for (const std::string& name : commands()) {
