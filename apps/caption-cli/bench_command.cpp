@@ -26,6 +26,7 @@
 #include "bench/run_workload.h"
 #include "bench/tower_bench.h"
 #include "bench/workload.h"
+#include "bench_checks.h"
 #include "bench_device.h"
 #include "bench_drafts.h"
 #include "bench_flags.h"
@@ -431,9 +432,8 @@ void add_bench_command(CLI::App& root, const Globals& globals, int& exit_code) {
       "bench",
       "Measure speed and memory, beside what the machine could do\n"
       "Time to first token, time per token, throughput, percentiles, memory and occupancy, each "
-      "rate "
-      "beside this machine's bandwidth and FLOP/s measured in the same minutes: on real videos, on "
-      "synthetic lengths, on random weights of known shapes, over batch sizes.");
+      "rate beside this machine's bandwidth and FLOP/s measured in the same minutes: on real "
+      "videos, on synthetic lengths, on random weights of known shapes, over batch sizes.");
   auto flags = std::make_shared<BenchFlags>();
   add_bench_flags(*command, *flags);
   add_preset_flags(*command, flags->preset);

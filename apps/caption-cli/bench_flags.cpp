@@ -1,141 +1,16 @@
 #include "bench_flags.h"
 
 #include <algorithm>
-#include <array>
-#include <iterator>
-#include <utility>
 
-#include "base/error.h"
 #include "base/join.h"
-#include "base/log.h"
 #include "bench/cuda_prediction.h"
 #include "option_types.h"
 #include "plan/known_models.h"
-#include "planned_run.h"
-#include "write_text.h"
 
 namespace caption::cli {
 namespace {
 
 constexpr const char* kGroup = "Workload";
-
-// What bench measures, as bits.
-enum Measured : unsigned {
-  kFixed = 1,
-  kMixed = 2,
-  kPrefix = 4,
-  kStatic = 8,
-  kSynthetic = kFixed | kMixed | kPrefix | kStatic,
-  kVideos = 16,
-  kKernels = 32,
-  kTower = 64,
-  kLoading = 128,
-  kPrediction = 256,
-  kPlantedDrafts = 512,
-};
-
-// What the options that only some measurements have are for.
-struct WorkloadOption {
-  const char* name;
-  unsigned measured;
-  const char* purpose;
-};
-constexpr std::array kWorkloadOptions = {
-    WorkloadOption{"--workload", kSynthetic, "synthetic workloads"},
-    WorkloadOption{"--requests", kFixed | kMixed | kStatic,
-                   "the workloads fixed, mixed and static-vs-continuous"},
-    WorkloadOption{"--prompt-tokens", kFixed | kPrefix | kStatic | kKernels | kPlantedDrafts,
-                   "the workloads fixed, prefix and static-vs-continuous, --kernels and --price"},
-    WorkloadOption{"--output-tokens", kFixed | kPrefix | kPlantedDrafts,
-                   "the workloads fixed and prefix, and --price"},
-    WorkloadOption{"--vision-tokens", kPrefix, "the workload prefix"},
-    WorkloadOption{"--clips", kPrefix, "the workload prefix"},
-    WorkloadOption{"--prompts", kPrefix, "the workload prefix"},
-    WorkloadOption{"--length-scale", kMixed | kStatic,
-                   "the workloads mixed and static-vs-continuous"},
-    WorkloadOption{"--sweep", kSynthetic | kKernels | kPlantedDrafts,
-                   "synthetic workloads, --kernels and --price"},
-    WorkloadOption{"--profile", kSynthetic, "synthetic workloads"},
-    WorkloadOption{"--repeat", kSynthetic | kVideos | kTower | kLoading | kPlantedDrafts,
-                   "workloads, videos, towers, --loading and --price"},
-};
-
-constexpr std::int64_t kLeastDraftedTokens = 4;  // bench_drafts() needs as many
-
-// What is measured, and its name.
-std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_decoder) {
-  if (!flags.videos.empty()) return {kVideos, "videos"};
-  if (flags.loading) return {kLoading, "--loading"};
-  if (!flags.predict.empty()) return {kPrediction, "--predict"};
-  if (flags.kernels) return {kKernels, "--kernels"};
-  if (flags.tower) return {kTower, "--tower"};
-  if (!has_decoder) return {kTower, "a shape without a decoder"};
-  if (flags.price == PriceOf::kDrafts) return {kPlantedDrafts, "--price drafts of a shape"};
-  switch (flags.workload) {
-    case WorkloadKind::kMixed: return {kMixed, "the workload mixed"};
-    case WorkloadKind::kPrefix: return {kPrefix, "the workload prefix"};
-    case WorkloadKind::kStaticVsContinuous: return {kStatic, "the workload static-vs-continuous"};
-    case WorkloadKind::kFixed: break;
-  }
-  return {kFixed, "the workload fixed"};
-}
-
-// Options of the preset that some measurements would pass over.
-struct PresetOption {
-  const char* key;
-  unsigned without;  // the measurements
-  const char* why;
-};
-constexpr std::array kPresetOptions = {
-    PresetOption{"speculative.draft_from", kPlantedDrafts, "its guesses are planted"},
-    PresetOption{"speculative.method", kSynthetic | kKernels | kTower | kLoading | kPrediction,
-                 "--price drafts measures drafts"},
-    PresetOption{"speculative.draft_model", kSynthetic | kKernels | kTower | kLoading | kPrediction,
-                 "--price drafts measures drafts"},
-    PresetOption{"generation.num_beams", kPlantedDrafts, "beams have no drafts"},
-    PresetOption{"engine.max_num_seqs", kPlantedDrafts, "--sweep names its numbers of sequences"},
-    PresetOption{"video.num_frames", kTower, "it takes two frames at a time, 64 on a GPU"},
-};
-
-// Options of the preset that some measurements pass over without harm.
-struct PassedOver {
-  std::string_view begin;  // the beginning of the option's key
-  unsigned measured;
-};
-constexpr std::array kPassedOver = {
-    PassedOver{"generation.",
-               kSynthetic | kKernels | kTower | kLoading | kPrediction | kPlantedDrafts},
-    PassedOver{"video.", kSynthetic | kKernels | kTower | kLoading | kPrediction | kPlantedDrafts},
-    PassedOver{"engine.", kKernels | kTower | kLoading | kPrediction},
-    PassedOver{"engine.batching", kStatic},      // compared
-    PassedOver{"engine.prefix_cache", kPrefix},  // compared
-    PassedOver{"quantization.kv_cache", kTower | kLoading | kPrediction},
-};
-// Random weights and workloads are drawn with it.
-constexpr std::string_view kSeed = "generation.seed";
-
-void require_meaning(const BenchFlags& flags, bool has_decoder) {
-  const auto [measured, name] = measured_by(flags, has_decoder);
-  if (measured == kPlantedDrafts && is_given(flags, "--output-tokens") &&
-      flags.output_tokens < kLeastDraftedTokens) {
-    throw Error(ErrorCode::kUsage, "bench: --output-tokens " + std::to_string(flags.output_tokens) +
-                                       " leave drafts nothing to guess; give " +
-                                       std::to_string(kLeastDraftedTokens) + " or more");
-  }
-  for (const PresetOption& option : kPresetOptions) {
-    if ((option.without & measured) == 0) continue;
-    for (const config::Override& given : flags.preset.overrides) {
-      if (given.key != option.key || given.value == "none") continue;
-      throw Error(ErrorCode::kUsage,
-                  "bench: " + given.source + " has no effect on " + name + ": " + option.why);
-    }
-  }
-  for (const WorkloadOption& option : kWorkloadOptions) {
-    if (!is_given(flags, option.name) || (option.measured & measured) != 0) continue;
-    throw Error(ErrorCode::kUsage, std::string("bench: ") + option.name + " is for " +
-                                       option.purpose + ", not for " + name);
-  }
-}
 
 // Returns a check for the names of known models, in any spelling that find_known_model() accepts.
 CLI::Validator is_known_shape() {
@@ -296,22 +171,6 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
       ->group(kVideoGroup);
 }
 
-// Throws Error(kUsage) where --price drafts of a shape has another measurement or references beside
-// it.
-void require_planted_alone(const BenchFlags& flags, bool is_planted) {
-  if (flags.price == PriceOf::kDrafts && (flags.kernels || flags.tower)) {
-    throw Error(ErrorCode::kUsage, std::string("bench: --price drafts decodes with the whole ") +
-                                       "shape, and " + (flags.kernels ? "--kernels" : "--tower") +
-                                       " measures parts of it; give one of them");
-  }
-  if (is_planted && !flags.references.empty()) {
-    throw Error(ErrorCode::kUsage,
-                "bench: --references score captions of videos, and --price drafts of a shape "
-                "decodes random content; name videos instead of --shape, or leave out "
-                "--references");
-  }
-}
-
 }  // namespace
 
 void add_bench_flags(CLI::App& command, BenchFlags& flags) {
@@ -325,113 +184,9 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
       ->group("Output");
 }
 
-std::vector<std::string> given_workload_options(const CLI::App& command) {
-  std::vector<std::string> given;
-  for (const WorkloadOption& option : kWorkloadOptions) {
-    if (command.count(option.name) > 0) given.emplace_back(option.name);
-  }
-  return given;
-}
-
 bool is_given(const BenchFlags& flags, std::string_view option) {
   return std::find(flags.workload_options.begin(), flags.workload_options.end(), option) !=
          flags.workload_options.end();
-}
-
-namespace {
-
-// A line for each option of the preset that what is measured passes over.
-std::vector<std::string> describe_passed_over(const BenchFlags& flags, bool has_decoder) {
-  const auto [measured, name] = measured_by(flags, has_decoder);
-  std::vector<std::string> lines;
-  for (const config::Override& given : flags.preset.overrides) {
-    const bool is_passed_over =
-        given.key != kSeed &&
-        std::any_of(kPassedOver.begin(), kPassedOver.end(), [&](const PassedOver& rule) {
-          return (rule.measured & measured) != 0 && given.key.starts_with(rule.begin);
-        });
-    const bool is_swept = given.key == "engine.max_num_seqs" && !flags.sweep.empty();
-    if (is_passed_over) {
-      lines.push_back(given.source + " has no effect on " + name);
-    } else if (is_swept) {
-      lines.push_back(given.source + " has no effect beside --sweep, which names batch sizes");
-    }
-  }
-  return lines;
-}
-
-}  // namespace
-
-void warn_of_idle(const BenchFlags& flags, const config::LoadedPreset& loaded, Device where,
-                  bool has_decoder) {
-  if (!flags.videos.empty()) {
-    config::LoadedPreset adopted = loaded;
-    adopt_generation_defaults(adopted);
-    return warn_of_unused("bench", adopted, flags.preset.overrides, {.device = where});
-  }
-  for (const std::string& line : describe_passed_over(flags, has_decoder)) {
-    log_warning("bench", line);
-  }
-  // The options of the engine depend on each other as in a run.
-  const bool has_engine = !flags.kernels && !flags.tower && !flags.loading && has_decoder;
-  std::vector<config::Override> of_engine;
-  std::copy_if(flags.preset.overrides.begin(), flags.preset.overrides.end(),
-               std::back_inserter(of_engine), [](const config::Override& given) {
-                 return given.key.starts_with("engine.") && !given.key.ends_with("_dir_bytes");
-               });
-  if (has_engine) warn_of_unused("bench", loaded, of_engine, {.device = where});
-}
-
-void check_flags(const BenchFlags& flags, bool has_decoder) {
-  const bool has_videos = !flags.videos.empty();
-  if (has_videos && (flags.kernels || !flags.shape.empty())) {
-    throw Error(ErrorCode::kUsage, "bench: --kernels and --shape measure no videos");
-  }
-  if (!flags.predict.empty() && (!flags.kernels || flags.shape.empty())) {
-    throw Error(ErrorCode::kUsage, "bench: --predict is for --kernels of a --shape");
-  }
-  if (!flags.predict.empty() && !flags.json.empty()) {
-    throw Error(ErrorCode::kUsage, "bench: --predict writes no JSON");
-  }
-  if (flags.tower && (flags.shape.empty() || flags.kernels)) {
-    throw Error(ErrorCode::kUsage, "bench: --tower measures the tower of a --shape, alone");
-  }
-  if (flags.loading && (has_videos || !flags.shape.empty() || flags.kernels)) {
-    throw Error(ErrorCode::kUsage,
-                "bench: --loading measures the files of a --model or preset, alone");
-  }
-  // A --model that is no folder but a shape is the --shape.
-  const std::vector<config::Override>& overrides = flags.preset.overrides;
-  const bool has_model =
-      std::any_of(overrides.begin(), overrides.end(), [&](const config::Override& given) {
-        return given.key == "model.path" && given.value != flags.shape;
-      });
-  if (!flags.shape.empty() && has_model) {
-    throw Error(ErrorCode::kUsage,
-                "bench: --model and --shape both name what is measured; give one of them");
-  }
-  require_meaning(flags, has_decoder);
-  std::vector<std::string> inputs = flags.videos;
-  inputs.push_back(flags.references);
-  require_replaceable(flags.json, flags.kernels || flags.loading ? kKernelsBegin : kBenchBegin,
-                      inputs);
-  require_replaceable(flags.svg, kSvgBegin, inputs);
-  const bool is_planted = flags.price == PriceOf::kDrafts && !flags.shape.empty() && has_decoder &&
-                          !flags.kernels && !flags.tower;
-  if (!has_videos && !flags.shape.empty()) require_planted_alone(flags, is_planted);
-  const bool has_price = flags.price != PriceOf::kNothing && !is_planted;
-  if (!has_videos && (!flags.references.empty() || has_price)) {
-    throw Error(ErrorCode::kUsage, "--references and --price need videos to caption");
-  }
-  if (flags.price != PriceOf::kWeights &&
-      (flags.price_positions != 0 || !flags.price_base.empty())) {
-    throw Error(ErrorCode::kUsage, "--price-positions and --price-base are for --price weights");
-  }
-  if (!flags.svg.empty() && (flags.sweep.size() < 2 || flags.kernels || is_planted)) {
-    throw Error(ErrorCode::kUsage,
-                "--svg draws throughput over batch size; give --sweep with two sizes or more, and "
-                "no --kernels or --price");
-  }
 }
 
 }  // namespace caption::cli

@@ -7,9 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/device.h"
 #include "bench_videos.h"
-#include "config/load_preset.h"
 #include "preset_flags.h"
 
 namespace caption::cli {
@@ -47,20 +45,7 @@ struct BenchFlags {
 // Adds all options except those of the preset.
 void add_bench_flags(CLI::App& command, BenchFlags& flags);
 
-// The names of the options on the command line that only some kinds of measurement have.
-std::vector<std::string> given_workload_options(const CLI::App& command);
-
-// Whether an option of these is on the command line.
+// Whether an option of flags.workload_options is on the command line.
 bool is_given(const BenchFlags& flags, std::string_view option);
-
-// Warns of options of the preset on the command line that change nothing of what is measured on the
-// device: "--frames has no effect on the workload fixed".
-void warn_of_idle(const BenchFlags& flags, const config::LoadedPreset& loaded, Device where,
-                  bool has_decoder);
-
-// Throws Error(kUsage) for options that exclude each other or that mean nothing for what is
-// measured, and for reports that would overwrite other files. `has_decoder` tells whether
-// flags.shape, if there is one, has a decoder.
-void check_flags(const BenchFlags& flags, bool has_decoder);
 
 }  // namespace caption::cli

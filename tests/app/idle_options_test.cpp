@@ -20,6 +20,8 @@ TEST_SUITE("app/idle_options") {
     const std::string video = sample_video("city-000-h264.mp4").string();
     const std::string sheet = (folder.path() / "sheet.png").string();
     const std::string demo = CAPTION_SOURCE_DIR "/samples/demo-model";
+    const std::string examples = (folder.path() / "examples.jsonl").string();
+    write_text(examples, "{\"caption\": \"산\"}\n");
     struct Row {
       std::vector<std::string> command;
       std::vector<std::string> warnings;  // none: nothing "has no effect"
@@ -50,6 +52,13 @@ TEST_SUITE("app/idle_options") {
           "bench: --temperature has no effect on the workload fixed\n",
           "bench: --max-num-seqs has no effect beside --sweep"}},
         {with(bench, {"--seed", "3", "--kv-dtype", "f32"}), {}},
+        {with(bench, {"--quality", "--adapter", "lora", "--examples", examples}),
+         {"bench: --quality has no effect on the workload fixed\n",
+          "bench: --adapter has no effect on random weights\n",
+          "bench: --examples has no effect on the workload fixed\n"}},
+        {with(bench, {"--speed", "--requantize", "true"}),
+         {"bench: --speed has no effect on the workload fixed\n",
+          "bench: --requantize has no effect on random weights\n"}},
         {with(bench, {"--attention-threshold", "0.5"}),
          {"bench: --attention-threshold has no effect without --attention squeezed\n"}},
         {{"bench", video, "--max-new-tokens", "2", "--top-p", "0.5", "--json", "-"},
