@@ -35,21 +35,29 @@ function(caption_source_tree_resources target)
     CONTENT "${PROJECT_SOURCE_DIR}\n")
 endfunction()
 
-# caption_test(kv SOURCES page_pool_test.cpp DEPS kv [LABELS fast] [ALONE file.cpp...]) makes the
-# executable caption_kv_test from tests/kv, and runs it under the name kv. Sources that replace
+# caption_test(kv SOURCES page_pool_test.cpp DEPS kv [LABELS fast] [ALONE file.cpp...] [PLAIN]) makes
+# the executable caption_kv_test from tests/kv, and runs it under the name kv. Sources that replace
 # operator new are ALONE: in the code of a batch the compiler would see its new beside our free.
+# PLAIN tests compute nothing themselves, so that a release does not optimise them.
 function(caption_test name)
   if(NOT CAPTION_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;LABELS;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "PLAIN" "" "SOURCES;DEPS;LIBS;LABELS;ALONE" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
   endif()
   set(target caption_${name}_test)
   add_executable(${target} ${ARG_SOURCES} $<TARGET_OBJECTS:caption_test_main>)
-  # A release's tests are compiled in two thirds of the time of -O3; what they test has -O3.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  # A release's tests are compiled in two thirds of the time of -O3, PLAIN ones in less than half of
+  # it; what they test has -O3.
+  set(level -O1)
+  set(headers caption_test_headers)
+  if(ARG_PLAIN)
+    set(level -O0)
+    set(headers caption_plain_test_headers)
+  endif()
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE caption_flags doctest::doctest ${ARG_LIBS})
   foreach(dep IN LISTS ARG_DEPS)
@@ -57,7 +65,7 @@ function(caption_test name)
   endforeach()
   target_compile_definitions(${target}
     PRIVATE CAPTION_SOURCE_DIR="${PROJECT_SOURCE_DIR}" CAPTION_TEST_TMP="${CMAKE_CURRENT_BINARY_DIR}")
-  caption_use_precompiled(${target} caption_test_headers)
+  caption_use_precompiled(${target} ${headers})
   caption_source_tree_resources(${target})
   caption_unity(${target} ALONE ${ARG_ALONE})
   add_test(NAME ${name} COMMAND ${target})

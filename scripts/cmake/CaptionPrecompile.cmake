@@ -59,4 +59,6 @@ caption_precompiled(caption_std_headers)
 if(CAPTION_TESTS)
   caption_precompiled(caption_test_headers OPTIONS $<$<CONFIG:Release>:-O1>
     HEADERS <doctest/doctest.h>)
+  caption_precompiled(caption_plain_test_headers OPTIONS $<$<CONFIG:Release>:-O0>
+    HEADERS <doctest/doctest.h>)
 endif()
