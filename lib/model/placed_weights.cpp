@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -153,6 +154,23 @@ std::int64_t count_mapped_bytes(const weights::Source& source, const std::string
   return sum;
 }
 
+// Returns the parameters in the order in which they are placed: the largest first, so that threads
+// that place them side by side end together; those of equal size as they are in the files.
+std::vector<std::size_t> largest_first(
+    const std::vector<std::vector<std::span<const std::byte>>>& bytes) {
+  std::vector<std::size_t> sizes;
+  for (const auto& parts : bytes) {
+    sizes.push_back(std::accumulate(
+        parts.begin(), parts.end(), std::size_t{0},
+        [](std::size_t sum, std::span<const std::byte> part) { return sum + part.size(); }));
+  }
+  std::vector<std::size_t> order(bytes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
+  return order;
+}
+
 // Elements of a matrix that all threads place together: it takes long beside the rest of a model.
 constexpr std::int64_t kSharedElements = std::int64_t{128} << 20;
 
@@ -241,14 +259,19 @@ void PlacedWeights::place_all(Stream& stream, const Blueprint& stored,
     bytes.push_back(
         bytes_to_place(stream, source_of(parameter), parameter, places[i].name, format_));
   }
+  const std::vector<std::size_t> order = largest_first(bytes);
+  std::vector<std::vector<std::span<const std::byte>>> in_order;
+  for (const std::size_t i : order) in_order.push_back(std::move(bytes[i]));
   placed_.resize(places.size());
-  ReadingAhead ahead(bytes);
-  const auto place_one = [&](Stream& of_thread, std::size_t i) {
-    ahead.keep_ahead_of(i);
+  ReadingAhead ahead(in_order);
+  const auto place_one = [&](Stream& of_thread, std::size_t at) {
+    ahead.keep_ahead_of(at);
+    const std::size_t i = order[at];
     const Parameter& parameter = stored.parameters[i];
     place(of_thread, static_cast<ParameterId>(i), parameter, source_of(parameter), places[i]);
   };
-  const auto is_shared = [&](std::size_t i) {
+  const auto is_shared = [&](std::size_t at) {
+    const std::size_t i = order[at];
     const Parameter& parameter = stored.parameters[i];
     return takes_all_threads(static_cast<ParameterId>(i), parameter, source_of(parameter),
                              places[i]);
