@@ -32,7 +32,7 @@ bool populate_from_disk(std::span<const std::byte> bytes) {
 // Whether a piece is in the page cache, by one page in each kProbedBytes and the last one. Reads
 // around a page that is not, and looks no further.
 bool is_probably_cached(std::span<const std::byte> piece) {
-  constexpr std::size_t kProbedBytes = std::size_t{1} << 20;
+  constexpr std::size_t kProbedBytes = std::size_t{2} << 20;
   for (std::size_t at = 0; at < piece.size(); at += kProbedBytes) {
     if (populate_from_disk(piece.subspan(at, 1))) return false;
   }
