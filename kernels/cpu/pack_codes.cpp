@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "base/math.h"
 #include "kernels/cpu/group_numbers.h"
 #include "kernels/cpu/packed_weight.h"
+#include "kernels/cpu/panel_numbers.h"
 #include "kernels/cpu/panel_rows.h"
 #include "kernels/cpu/select_tier.h"
 #include "kernels/cpu/tier.h"
@@ -76,11 +76,11 @@ std::int64_t most_panels_of(const QuantisedMatrix& part) {
   return part.file_codes.words == nullptr ? kMostPanelsOfRows : kMostPanelsOfWords;
 }
 
-// Calls `pack(part, panel)` for the parts of a matrix of `num_rows` rows, on the pool's threads;
-// `panel` is the first of the part.
+// Calls `pack(part, panel)`, which packs with the tier's functions, for the parts of a matrix of
+// `num_rows` rows, on the pool's threads; `panel` is the first of the part.
 template <class Read, class Pack>
-void over_parts(ThreadPool& pool, std::int64_t num_rows, const Read& read, const Pack& pack,
-                std::int64_t most_panels = kMostPanelsOfPart) {
+void over_parts(ThreadPool& pool, const Tier& tier, std::int64_t num_rows, const Read& read,
+                const Pack& pack, std::int64_t most_panels = kMostPanelsOfPart) {
   const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
   // All threads have work.
   const std::int64_t num_parts = pool.num_threads() == 1 ? 1 : 4 * pool.num_threads();
@@ -91,6 +91,7 @@ void over_parts(ThreadPool& pool, std::int64_t num_rows, const Read& read, const
          first += part_rows) {
       pack(read(first, std::min(part_rows, num_rows - first)), first / kPanelFeatures);
     }
+    tier.finish_packing();
   });
 }
 
@@ -102,52 +103,13 @@ void over_panels(const QuantisedMatrix& part, std::int64_t panel, const Pack& pa
   }
 }
 
-// A panel's scales or offsets, [groups, 32]. The matrix's groups, which may be several of the
-// panel's, are packed at the end and then copied to where they are repeated.
-class PanelNumbers {
- public:
-  // `numbers` [panels, groups, 32], or empty.
-  PanelNumbers(Tensor& numbers, std::int64_t panel, std::int64_t num_stored)
-      : dtype_(numbers.dtype()), num_stored_(num_stored) {
-    if (numbers.empty()) return;
-    num_groups_ = numbers.dim(1);
-    group_bytes_ = kPanelFeatures * dtype_size_bytes(dtype_);
-    begin_ = static_cast<std::byte*>(numbers.view().raw()) + position(panel * num_groups_);
-  }
-
-  DType dtype() const { return dtype_; }
-  bool empty() const { return begin_ == nullptr; }
-  // Where the matrix's groups are packed; `further`: of a later panel.
-  void* stored(std::int64_t further = 0) const {
-    return empty() ? nullptr : begin_ + position((further + 1) * num_groups_ - num_stored_);
-  }
-  void repeat(std::int64_t group_columns, std::int64_t stored_columns) const {
-    const std::size_t end = num_stored_ == 1 && num_groups_ > 1 ? position(num_groups_ - 1) : 0;
-    if (end > 0) std::memcpy(begin_, begin_ + end, group_bytes_);
-    for (std::size_t done = group_bytes_; done < end; done *= 2) {
-      std::memcpy(begin_ + done, begin_, std::min(done, end - done));
-    }
-    // The place of a stored group is never before one that it is copied to.
-    for (std::int64_t g = 0; end == 0 && num_stored_ < num_groups_ && g < num_groups_; ++g) {
-      const std::int64_t from = num_groups_ - num_stored_ + g * group_columns / stored_columns;
-      std::memmove(begin_ + position(g), begin_ + position(from), group_bytes_);
-    }
-  }
-
- private:
-  std::size_t position(std::int64_t group) const {
-    return static_cast<std::size_t>(group) * group_bytes_;
-  }
-
-  DType dtype_;
-  std::int64_t num_stored_;
-  std::int64_t num_groups_ = 0;
-  std::size_t group_bytes_ = 0;
-  std::byte* begin_ = nullptr;
-};
-
 // Writes numbers [rows, groups] f32 of a panel's rows as [groups, 32]; missing features are zeros.
 void pack_floats(const Tier& tier, const CodeRows& rows, const Tensor& numbers, float* to) {
+  if (numbers.dim(1) == 1) {
+    const float* const from = numbers.as<float>() + rows.first;
+    std::fill(std::copy_n(from, rows.count, to), to + kPanelFeatures, 0.0F);
+    return;
+  }
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
   tier.pack_dwords(rows.of(numbers).args(rows.part.num_groups() * kBytes, to));
 }
@@ -260,7 +222,7 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
     packed.offsets_ = allocate_weight(stream, held.offsets, packed.scales_.shape());
   }
   over_parts(
-      stream.pool(), num_rows,
+      stream.pool(), tier, num_rows,
       [&](std::int64_t row, std::int64_t count) { return borrow_rows(tier, rows, row, count); },
       [&](const QuantisedMatrix& part, std::int64_t panel) {
         if (packed.pack_part(tier, part, panel)) return;
@@ -390,7 +352,7 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
     return is_finite;
   };
   over_parts(
-      stream.pool(), num_rows, read,
+      stream.pool(), tier, num_rows, read,
       [&](const QuantisedMatrix& part, std::int64_t panel) {
         // What is not finite is named when it is read.
         if (!pack(part, panel)) pack(rows(panel * kPanelFeatures, part.num_rows()), panel);
@@ -421,11 +383,12 @@ PackedWeight PackedWeight::pack_4a8(Stream& stream, std::int64_t num_rows,
   packed.steps_ =
       Tensor::zeros(DType::kU8, {num_panels, first.num_groups(), 2, kPanelFeatures}, device);
   const Tier& tier = select_tier(stream.cpu_tier());
-  over_parts(stream.pool(), num_rows, rows, [&](const QuantisedMatrix& part, std::int64_t panel) {
-    over_panels(part, panel, [&](const CodeRows& of_panel, std::int64_t number) {
-      packed.pack_panel_4a8(tier, of_panel, number);
-    });
-  });
+  over_parts(stream.pool(), tier, num_rows, rows,
+             [&](const QuantisedMatrix& part, std::int64_t panel) {
+               over_panels(part, panel, [&](const CodeRows& of_panel, std::int64_t number) {
+                 packed.pack_panel_4a8(tier, of_panel, number);
+               });
+             });
   return packed;
 }
 

@@ -65,6 +65,7 @@ bool pack_rows(const Tier& tier, const QuantisedMatrix& rows, Tensor& widened, B
     tier.pack_dwords(
         from.args(count * static_cast<std::int64_t>(sizeof(BF16)), panel + k * kPanelFeatures));
   }
+  tier.finish_packing();
   return is_number;
 }
 

@@ -64,6 +64,7 @@ PackedWeight PackedWeight::pack_panels(Stream& stream, ConstView rows) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       pack_panel_16(tier, rows, panel, panels + panel * panel_size);
     }
+    tier.finish_packing();
   });
   return packed;
 }

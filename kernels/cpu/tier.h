@@ -280,6 +280,9 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   bool (*pack_blocks)(const PanelBlocksArgs& args);
   // The same bits in every tier. Returns whether no scale is too large or a NaN.
   bool (*pack_scales)(const PanelScalesArgs& args);
+  // A thread that has packed calls it before other threads read what it packed. Called for many
+  // panels together: it waits until the memory has them.
+  void (*finish_packing)();
   // The same bits in every tier. Returns whether no code is a NaN; the numbers count for nothing if
   // one is.
   bool (*widen_e4m3)(const E4M3Args& args);

@@ -341,9 +341,9 @@ QuantisedMatrix RowTensor::read_scales(std::int64_t first, std::int64_t count) c
   matrix.num_columns = shape()[1];
   matrix.group_columns = shape()[1];
   matrix.scales = Tensor(DType::kF32, {count, 1});
-  for (std::int64_t n = 0; n < count; ++n) {
-    matrix.scales.as<float>()[n] = finite_at(parts_.scales, first + n) / 127.0F;
-  }
+  auto* const scales = matrix.scales.as<float>();
+  read_finite(parts_.scales, first, count, scales);
+  std::transform(scales, scales + count, scales, [](float scale) { return scale / 127.0F; });
   return matrix;
 }
 

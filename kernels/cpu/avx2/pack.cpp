@@ -55,9 +55,11 @@ void fetch_rows(const std::uint8_t* const* rows, std::int64_t at) {
 }
 
 // Calls step(rows, at, to) for each 16 bytes of the 32 rows of `row_bytes` bytes, which begin at
-// byte `at` of `rows`. Returns the bytes of a row that are done: none if a row is missing.
+// byte `at` of `rows`. The last step may repeat bytes of the one before it; `unit_bytes` of a row
+// are packed together. Returns the bytes of a row that are done: none if a row is missing.
 template <class Step>
-std::int64_t over_steps(const PanelRowsArgs& args, std::int64_t row_bytes, const Step& step) {
+std::int64_t over_steps(const PanelRowsArgs& args, std::int64_t row_bytes, std::int64_t unit_bytes,
+                        const Step& step) {
   if (args.rows[kPanelColumns - 1] == nullptr) return 0;
   auto* to = static_cast<std::uint8_t*>(args.to);
   const std::uint8_t* ahead = next_panel(args.rows);
@@ -77,11 +79,17 @@ std::int64_t over_steps(const PanelRowsArgs& args, std::int64_t row_bytes, const
     fetch_rows(args.rows, at);
     step(args.rows, at, to);
   }
-  finish_lines();
+  const std::int64_t rest = row_bytes - at;
+  if (at > 0 && rest > 0 && rest % unit_bytes == 0) {
+    step(args.rows, row_bytes - kStepBytes, to + (rest - kStepBytes) * kPanelColumns);
+    at = row_bytes;
+  }
   return at;
 }
 
 }  // namespace
+
+void finish_packing_avx2() { _mm_sfence(); }
 
 void pack_dwords_avx2(const PanelRowsArgs& args) {
   const __m256i flips = _mm256_set1_epi32(static_cast<int>(args.flipped));
@@ -97,14 +105,14 @@ void pack_dwords_avx2(const PanelRowsArgs& args) {
       }
     }
   };
-  const std::int64_t done = over_steps(args, args.length, step);
+  const std::int64_t done = over_steps(args, args.length, 4, step);
   if (done < args.length) {
     pack_dwords_reference(Rest(args, done, done, done * kPanelColumns).args());
   }
 }
 
 void pack_words_avx2(const PanelRowsArgs& args) {
-  const std::int64_t done = over_steps(args, args.length, pack_bytes);
+  const std::int64_t done = over_steps(args, args.length, 2, pack_bytes);
   if (done < args.length) {
     pack_words_reference(Rest(args, done, done, done * kPanelColumns).args());
   }
@@ -119,7 +127,7 @@ void pack_nibbles_avx2(const PanelRowsArgs& args) {
                   has_odd_first, to + i * kWordTo);
     }
   };
-  const std::int64_t done = 2 * over_steps(args, args.length / 2, step);
+  const std::int64_t done = 2 * over_steps(args, args.length / 2, 1, step);
   if (done < args.length) {
     pack_nibbles_reference(Rest(args, done / 2, done, done * kPanelColumns / 2).args());
   }
@@ -159,7 +167,7 @@ void pack_nibble_quads_avx2(const PanelRowsArgs& args) {
       store_line(to + i * kWordTo + kLineBytes, eight.last, others.last);
     }
   };
-  const std::int64_t done = 2 * over_steps(args, args.length / 2, step);
+  const std::int64_t done = 2 * over_steps(args, args.length / 2, 2, step);
   if (done < args.length) {
     pack_nibble_quads_reference(Rest(args, done / 2, done, done * kPanelColumns / 2).args());
   }

@@ -13,6 +13,7 @@ void pack_words_of_columns_avx2(const PanelWordsArgs& args);
 void pack_words_of_rows_avx2(const PanelWordsArgs& args);
 bool pack_blocks_avx2(const PanelBlocksArgs& args);
 bool pack_scales_avx2(const PanelScalesArgs& args);
+void finish_packing_avx2();
 bool widen_e4m3_avx2(const E4M3Args& args);
 
 }  // namespace caption::kernels::cpu

@@ -328,7 +328,6 @@ bool over_blocks(const PanelBlocksArgs& args, std::int64_t columns, std::int64_t
     }
     is_finite &= pack(BlockRows{args.rows, at}, i);
   }
-  finish_lines();
   return is_finite;
 }
 

@@ -108,7 +108,6 @@ bool pack_groups(const PanelScalesArgs& args) {
     store_half_line(args.offsets + g * kPanelColumns,
                     multiples.of(args.zeros + g * args.zero_stride));
   }
-  finish_lines();
   return bound.holds();
 }
 

@@ -40,7 +40,6 @@ void pack_words_of_columns_avx2(const PanelWordsArgs& args) {
       to += args.panel_bytes;
     }
   }
-  finish_lines();
 }
 
 namespace {
@@ -150,7 +149,6 @@ void pack_words_of_rows_avx2(const PanelWordsArgs& args) {
       }
     }
   }
-  finish_lines();
 }
 
 }  // namespace caption::kernels::cpu

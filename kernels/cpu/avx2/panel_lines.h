@@ -70,7 +70,7 @@ inline const std::uint8_t* fetch_step(const std::uint8_t* ahead) {
 }
 
 // Writes a line past the processor's caches: packed weights are read long after. A thread that
-// wrote lines calls finish_lines() before others read them.
+// wrote lines calls Tier::finish_packing() before others read them.
 [[gnu::always_inline]] inline void store_line(std::uint8_t* to, __m256i first, __m256i last) {
   auto* const halves = reinterpret_cast<__m256i*>(to);
   if (reinterpret_cast<std::uintptr_t>(to) % sizeof(__m256i) == 0) {
@@ -90,8 +90,6 @@ inline const std::uint8_t* fetch_step(const std::uint8_t* ahead) {
     _mm256_storeu_si256(static_cast<__m256i*>(to), half);
   }
 }
-
-inline void finish_lines() { _mm_sfence(); }
 
 // Bytes of two rows n and n + 16 that share their codes: the low halves hold those of row n.
 struct MergedCodes {

@@ -94,6 +94,7 @@ constexpr Tier kTier = {.dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element:
                         .pack_words_of_rows = pack_words_of_rows_avx2,
                         .pack_blocks = pack_blocks_avx2,
                         .pack_scales = pack_scales_avx2,
+                        .finish_packing = finish_packing_avx2,
                         .widen_e4m3 = widen_e4m3_avx2,
                         .to_int8 = to_int8,
                         .scale_integers = scale_integers<Avx512>,

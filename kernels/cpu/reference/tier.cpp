@@ -295,6 +295,7 @@ const Tier& reference_tier() {
                              .pack_words_of_rows = nullptr,
                              .pack_blocks = nullptr,
                              .pack_scales = pack_scales_reference,
+                             .finish_packing = [] {},
                              .widen_e4m3 = widen_e4m3_reference,
                              .to_int8 = to_int8,
                              .scale_integers = scale_integers,
