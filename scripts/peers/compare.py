@@ -33,7 +33,8 @@ Then, on a machine that does nothing else:
         --peers ~/peers --json figures.json --update docs/performance.md
 
 The standard run takes about 16 minutes on two cores, --quick 4, --full an hour and more. The first
-run makes the models (4 GB with qwen3-0.6b), which takes some minutes.
+run makes the models (4 GB with qwen3-0.6b), which takes some minutes. With --runs FILE it can be made
+in pieces, or go on where it was stopped: runs that are in the file are not made again.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ from pathlib import Path
 import part_report
 import report
 from comparison import CaseResult, all_calibrations, replace_figures
+from kept_runs import KeptRun, KeptRuns, describe_run
 from llama_peer import IK_PROGRAM, LLAMA_PROGRAM, LlamaCpp
 from measuring import Contender, Figures, Part, Product, RunFailed, Setting, Tower, Work
-from neighbours import Neighbours
+from neighbours import describe_shares, watch_others
 from openvino_peer import OpenVino
 from openvino_tower_peer import OpenVinoTower
 from our_parts import OurProduct, OurTower
@@ -72,7 +74,15 @@ class Section:
     to_markdown: Callable[[dict[str, str], list[CaseResult]], str]
     header: dict[str, str]
     results: list[CaseResult] = field(default_factory=list)
-    neighbours: Neighbours = field(default_factory=Neighbours)
+    runs: list[KeptRun] = field(default_factory=list)
+
+    def describe_runs(self) -> None:
+        """In the header."""
+        dates = sorted(run.date for run in self.runs)
+        if dates:
+            self.header["date"] = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+        self.header["neighbours"] = describe_shares([run.others_share for run in self.runs])
+        self.header["took"] = f"{sum(run.seconds for run in self.runs) / 60:.1f} minutes"
 
 
 def main() -> int:
@@ -89,15 +99,15 @@ def main() -> int:
         say(missing)
         return 2
     arguments.models.mkdir(parents=True, exist_ok=True)
+    kept = KeptRuns(arguments.runs)
     for section in sections:
-        begin = time.monotonic()
         for case in section.cases:
-            section.results.append(run_case(case, case.rounds_at(arguments.level), contenders,
-                                            section.neighbours))
-            section.header["neighbours"] = section.neighbours.describe()
+            result, runs = run_case(case, case.rounds_at(arguments.level), contenders, kept)
+            section.results.append(result)
+            section.runs += runs
+            section.describe_runs()
             if arguments.json:  # after each case: an interrupted run leaves what it has
                 write_json(arguments, sections)
-        section.header["took"] = f"{(time.monotonic() - begin) / 60:.1f} minutes"
         markdown = section.to_markdown(section.header, section.results)
         print(markdown, flush=True)
         if arguments.update:
@@ -167,6 +177,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", metavar="TEXT",
                         help="works whose name holds this: \"prefill\", \"B=16\", \"gemm\", "
                              "\"vision\"; may be repeated")
+    parser.add_argument("--runs", type=Path, metavar="FILE",
+                        help="keep each run here, and make none again that is here, to compare in "
+                             "pieces")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every run, as JSON")
     parser.add_argument("--update", type=Path, metavar="FILE",
                         help="put the tables between the marks of this shape in a document")
@@ -211,12 +224,13 @@ class Contenders:
 
 
 def run_case(case: Case, rounds: int, contenders: Contenders,
-             neighbours: Neighbours) -> CaseResult:
+             kept: KeptRuns) -> tuple[CaseResult, list[KeptRun]]:
     result = CaseResult(case, {entry: [] for entry in case.ours}, {}, [])
+    runs: list[KeptRun] = []
     ours = contenders.ours[type(case.work)]
     if missing := ours.find_missing():
         result.failures.append(f"{case.work.describe()}: {missing}")
-        return result
+        return result, runs
     turns: list[tuple[Contender, Work | Part, Setting, list[Figures]]] = [
         (ours, case.work, entry.setting, figures) for entry, figures in result.ours.items()]
     for peer in case.peers:
@@ -231,23 +245,27 @@ def run_case(case: Case, rounds: int, contenders: Contenders,
         for turn, (contender, work, setting, figures) in enumerate(turns):
             if turn in failed:
                 continue
+            name = describe_run(work, contender.name, setting, round_number)
             try:
-                say_turn(work, contender, setting, round_number, rounds)
-                contender.prepare(work, setting)
-                with neighbours.watch():
-                    figures.append(contender.run(work, setting))
+                runs.append(kept.find_or_make(
+                    name, lambda: make_run(f"{name} of {rounds}", contender, work, setting)))
+                figures.append(runs[-1].figures)
             except RunFailed as failure:
                 failed.add(turn)
                 what = f"{work.describe()}, {contender.name} {setting.describe()}: {failure}"
                 say(what)
                 result.failures.append(what)
-    return result
+    return result, runs
 
 
-def say_turn(work: Work | Part, contender: Contender, setting: Setting, round_number: int,
-             rounds: int) -> None:
-    say(f"{time.strftime('%H:%M:%S')} {work.describe()}: {contender.name} {setting.describe()}, "
-        f"run {round_number} of {rounds}")
+def make_run(name: str, contender: Contender, work: Work | Part, setting: Setting) -> KeptRun:
+    say(f"{time.strftime('%H:%M:%S')} {name}")
+    contender.prepare(work, setting)
+    begin = time.monotonic()
+    date = time.strftime("%Y-%m-%d %H:%M")
+    with watch_others() as others:
+        figures = contender.run(work, setting)
+    return KeptRun(figures, others.share, time.monotonic() - begin, date)
 
 
 def say(text: str) -> None:

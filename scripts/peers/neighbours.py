@@ -7,30 +7,35 @@ import resource
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 NUM_COUNTED = 8  # user nice system idle iowait irq softirq steal: guests are within user
 IDLE_FIELDS = (3, 4)
 
 
-class Neighbours:
-    def __init__(self) -> None:
-        self.shares: list[float] = []  # of all CPU time, per run
+@dataclass
+class Others:
+    share: float = 0.0  # of all CPU time
 
-    @contextmanager
-    def watch(self) -> Iterator[None]:
-        total, busy = _machine_seconds()
-        children = _children_seconds()
-        yield
-        total_after, busy_after = _machine_seconds()
-        others = busy_after - busy - (_children_seconds() - children)
-        self.shares.append(max(0.0, others) / max(total_after - total, 1e-9))
 
-    def describe(self) -> str:
-        if not self.shares:
-            return "nothing ran"
-        return (f"other processes and the host took {statistics.median(self.shares):.0%} of the "
-                f"CPU time (median of the runs), {max(self.shares):.0%} at worst")
+@contextmanager
+def watch_others() -> Iterator[Others]:
+    """What it yields holds the share once the block has ended."""
+    others = Others()
+    total, busy = _machine_seconds()
+    children = _children_seconds()
+    yield others
+    total_after, busy_after = _machine_seconds()
+    seconds = busy_after - busy - (_children_seconds() - children)
+    others.share = max(0.0, seconds) / max(total_after - total, 1e-9)
+
+
+def describe_shares(shares: list[float]) -> str:
+    if not shares:
+        return "nothing ran"
+    return (f"other processes and the host took {statistics.median(shares):.0%} of the "
+            f"CPU time (median of the runs), {max(shares):.0%} at worst")
 
 
 def _machine_seconds() -> tuple[float, float]:

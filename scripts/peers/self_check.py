@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-
+import tempfile
 from dataclasses import asdict
+from pathlib import Path
 
 import part_report
 import report
 from comparison import CaseResult, replace_figures
+from kept_runs import KeptRun, KeptRuns
 from llama_peer import Rates, parse_json_rows, parse_table
 from measuring import (Calibration, Figures, Finished, Product, Prompts, RunFailed, Setting, Tower,
                        Work, WorkKind)
@@ -166,9 +168,28 @@ def check_document() -> None:
         raise AssertionError(f"no marks were found in {broken!r}")
 
 
+def check_kept_runs() -> None:
+    run = KeptRun(Figures(decode=5, calibrations=[Calibration(40e9, 500e9, "bf16")]),
+                  others_share=0.25, seconds=3, date="2026-01-01 10:00")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs"
+        assert KeptRuns(path).find_or_make("a", lambda: run) == run
+        assert KeptRuns(path).find_or_make("a", _refuse) == run
+        for kept, name in ((KeptRuns(path), "b"), (KeptRuns(None), "a")):
+            try:
+                kept.find_or_make(name, _refuse)
+            except RunFailed:
+                continue
+            raise AssertionError(f"a run {name} was found that was not kept")
+
+
+def _refuse() -> KeptRun:
+    raise RunFailed("this run is not wanted")
+
+
 def main() -> int:
     checks = (check_llama, check_torch, check_ours, check_shapes, check_rows, check_part_rows,
-              check_plan, check_document)
+              check_plan, check_kept_runs, check_document)
     for check in checks:
         check()
     print(f"{len(checks)} passed, 0 failed")
