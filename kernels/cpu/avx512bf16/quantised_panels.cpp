@@ -9,6 +9,7 @@
 #include "kernels/cpu/avx512/simd.h"
 #include "kernels/cpu/avx512bf16/codes.h"
 #include "kernels/cpu/avx512bf16/panels.h"
+#include "kernels/cpu/internal/fetch_ahead.h"
 #include "kernels/cpu/internal/group_scales.h"
 #include "kernels/cpu/internal/quad_groups.h"
 
@@ -106,15 +107,19 @@ void quantised_panel(const QuantisedArgs& args) {
 
 // Calls use(quad, first, last) with the 8-bit weights of every four columns: the first and the last
 // 16 features.
-template <class Use>
+template <int kRows, class Use>
 void for_each_quad(const IntegerArgs& args, const Use& use) {
   for (std::int64_t quad = 0; quad < args.num_quads; ++quad) {
     const std::uint8_t* const from = args.panel + quad * 4 * kPanelColumns;
+    if constexpr (kRows >= kFarAheadRows) {
+      fetch_far_ahead(from);
+      fetch_far_ahead(from + 64);
+    }
     use(quad, _mm512_loadu_si512(from), _mm512_loadu_si512(from + 64));
   }
 }
 
-template <class Use>
+template <int kRows, class Use>
 void for_each_quad(const Integer4Args& args, const Use& use) {
   for_each_quad_group(args, [&](const QuadGroup& group) {
     const Codes4A8 codes(args, group);
@@ -133,7 +138,7 @@ void integer_tile(const Args& args, std::int64_t m0) {
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_si512();
   const std::int8_t* const a = args.a + m0 * args.a_stride;
-  for_each_quad(args, [&](std::int64_t quad, __m512i first, __m512i last) {
+  for_each_quad<kRows>(args, [&](std::int64_t quad, __m512i first, __m512i last) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       int four;

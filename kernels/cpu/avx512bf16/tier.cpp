@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512bf16/panels.h"
+#include "kernels/cpu/internal/fetch_ahead.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
@@ -43,8 +44,10 @@ void tile(const PanelArgs& args, bool add, std::int64_t m0, std::int64_t panel) 
     __m512bh weights[kRegisters];
 #pragma GCC unroll 4
     for (int j = 0; j < kRegisters; ++j) {
-      weights[j] = load_weights(b + (j / 2) * panel_elements + pair * kPairElements +
-                                (j % 2) * kPanelColumns);
+      const std::uint16_t* const from =
+          b + (j / 2) * panel_elements + pair * kPairElements + (j % 2) * kPanelColumns;
+      if constexpr (kRows >= kFarAheadRows) fetch_far_ahead(from);
+      weights[j] = load_weights(from);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
