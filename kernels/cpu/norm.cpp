@@ -6,23 +6,13 @@
 //           --shape qwen3-0.6b` and `--shape clip-l-336`.
 #include "kernels/norm.h"
 
+#include "kernels/cpu/as_floats.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/row_span.h"
 #include "kernels/cpu/select_tier.h"
-#include "tensor/dtype.h"
 
 namespace caption::kernels::impl {
 namespace {
-
-// Returns the elements of x as f32: x itself if it is f32, otherwise a copy in `memory`.
-const float* as_floats(ConstView x, float* memory) {
-  if (x.dtype() == DType::kF32) return x.as<float>();
-  dispatch_float(x.dtype(), [&](auto tag) {
-    const auto* const from = x.as<decltype(tag)>();
-    for (std::int64_t i = 0; i < x.dim(0); ++i) memory[i] = to_float(from[i]);
-  });
-  return memory;
-}
 
 // An empty bias means none.
 void norm_rows(Stream& stream, const NormInput& input, View y,
@@ -32,8 +22,9 @@ void norm_rows(Stream& stream, const NormInput& input, View y,
   const std::int64_t dim = in.dim;
   auto* const memory =
       reinterpret_cast<float*>(stream.scratch(2 * static_cast<std::size_t>(dim) * sizeof(float)));
-  const float* const weights = as_floats(input.weight, memory);
-  const float* const biases = input.bias.empty() ? nullptr : as_floats(input.bias, memory + dim);
+  const float* const weights = cpu::as_floats(input.weight, memory);
+  const float* const biases =
+      input.bias.empty() ? nullptr : cpu::as_floats(input.bias, memory + dim);
   cpu::parallel_for(stream, in.count, 3 * dim, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       norm(

@@ -13,29 +13,18 @@
 #include <limits>
 #include <numeric>
 #include <span>
-#include <string>
 
-#include "base/error.h"
 #include "kernels/cpu/attend.h"
 #include "kernels/cpu/attend_cascade.h"
 #include "kernels/cpu/attend_items.h"
 #include "kernels/cpu/paged_keys.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/quantise.h"
 #include "kernels/cpu/select_tier.h"
+#include "kernels/cpu/write_token.h"
 #include "tensor/dtype.h"
 
 namespace caption::kernels::impl {
 namespace {
-
-void check_slots(ConstView slots, std::int64_t num_slots) {
-  const std::int32_t* const slot = slots.as<std::int32_t>();
-  for (std::int64_t t = 0; t < slots.dim(0); ++t) {
-    CAPTION_CHECK(slot[t] >= 0 && slot[t] < num_slots,
-                  "kv_write: slot " + std::to_string(slot[t]) + " is outside the " +
-                      std::to_string(num_slots) + " that the pages have");
-  }
-}
 
 // How a segment is divided into items. Its rows, pairs of a token and a query head of the group, of
 // all its sequences in turn are cut into tiles of `tile_rows`; an item is a tile for `heads` key
@@ -265,37 +254,6 @@ void attend_item(const Call& call, const cpu::Segment& segment, const Tiling& ti
   attend_selected(call, {.s = s, .token = token, .kv_head = kv_head}, args, queries, workspace);
 }
 
-// Writes a token's kv_heads vectors of head_dim elements to the slot.
-template <class T>
-void write_token(const float* from, std::int64_t slot, View pages, View) {
-  const std::int64_t size = pages.dim(2) * pages.dim(3);
-  T* const to = pages.as<T>() + slot * size;
-  for (std::int64_t i = 0; i < size; ++i) to[i] = from_float<T>(from[i]);
-}
-
-template <>
-void write_token<std::int8_t>(const float* from, std::int64_t slot, View pages, View scales) {
-  const std::int64_t kv_heads = pages.dim(2);
-  const std::int64_t head_dim = pages.dim(3);
-  for (std::int64_t head = slot * kv_heads; head < (slot + 1) * kv_heads; ++head) {
-    scales.as<BF16>()[head] =
-        cpu::quantise(from, head_dim, pages.as<std::int8_t>() + head * head_dim);
-    from += head_dim;
-  }
-}
-
-template <class T>
-void write_tokens(Stream& stream, ConstView k, ConstView v, ConstView slots, const KvLayer& pages) {
-  const std::int32_t* const slot = slots.as<std::int32_t>();
-  const std::int64_t operations = 2 * k.dim(1) * k.dim(2);
-  cpu::parallel_for(stream, k.dim(0), operations, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      write_token<T>(k.as<float>() + t * k.row_stride(), slot[t], pages.k, pages.k_scales);
-      write_token<T>(v.as<float>() + t * v.row_stride(), slot[t], pages.v, pages.v_scales);
-    }
-  });
-}
-
 // The parts of the stream's scratch memory that one call uses.
 struct Scratch {
   std::span<std::int32_t> order;
@@ -358,13 +316,15 @@ void attend_level(Stream& stream, const Call& call, std::span<const cpu::Segment
 
 void kv_write(Cpu, Stream& stream, ConstView k, ConstView v, ConstView slots,
               const KvLayer& pages) {
-  check_slots(slots, pages.k.dim(0) * pages.k.dim(1));
-  if (pages.k.dtype() == DType::kI8) {
-    write_tokens<std::int8_t>(stream, k, v, slots, pages);
-    return;
-  }
-  dispatch_float(pages.k.dtype(),
-                 [&](auto tag) { write_tokens<decltype(tag)>(stream, k, v, slots, pages); });
+  cpu::check_slots(slots, pages);
+  const std::int32_t* const slot = slots.as<std::int32_t>();
+  const std::int64_t operations = 2 * cpu::kOperationsPerWrite * k.dim(1) * k.dim(2);
+  cpu::parallel_for(stream, k.dim(0), operations, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      cpu::write_token(k.as<float>() + t * k.row_stride(), slot[t], pages.k, pages.k_scales);
+      cpu::write_token(v.as<float>() + t * v.row_stride(), slot[t], pages.v, pages.v_scales);
+    }
+  });
 }
 
 void paged_attention(Cpu, Stream& stream, ConstView q, const PagedContext& context, float scale,
