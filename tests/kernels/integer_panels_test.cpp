@@ -9,12 +9,14 @@
 #include "kernels/cpu/internal/simd_nibble_panels.h"
 #include "kernels/cpu/internal/simd_quad_panels.h"
 #include "kernels/cpu/select_tier.h"
+#include "tests/kernels/ordered_rows.h"
 #include "tests/kernels/testing.h"
 
 using caption::CpuTier;
 using caption::kernels::cpu::Integer4Args;
 using caption::kernels::cpu::IntegerArgs;
 using caption::kernels::cpu::select_tier;
+using caption::kernels::cpu::Tier;
 using namespace caption::testing;
 
 namespace {
@@ -128,6 +130,20 @@ struct Panel {
     }
   }
 
+  // The panel with its activations in the order that the tier reads.
+  Panel ordered_for(const Tier& tier) const {
+    Panel ordered = *this;
+    if (!tier.reads_tiled_rows) return ordered;
+    std::vector<std::int8_t> rows;
+    for (std::int64_t r = 0; r < m; ++r) {
+      rows.insert(rows.end(), a.begin() + r * stride, a.begin() + r * stride + 4 * quads);
+    }
+    auto [elements, row_stride] = ordered_rows(rows, m, 4 * quads, true);
+    ordered.a = std::move(elements);
+    ordered.stride = row_stride;
+    return ordered;
+  }
+
   std::vector<std::int32_t> products(void (*panel8a8)(const IntegerArgs&)) const {
     std::vector<std::int32_t> c(static_cast<std::size_t>(m * kColumns), -7);
     panel8a8({.a = a.data(),
@@ -184,8 +200,10 @@ TEST_CASE("products of integers are exact, also at the ends of their ranges") {
       REQUIRE(want4[0] == want8[0]);
       for (const CpuTier tier : TestedTiers()) {
         CAPTURE(static_cast<int>(tier));
-        CHECK(panel.products(select_tier(tier).panel8a8) == want8);
-        CHECK(panel.products(select_tier(tier).panel4a8) == want4);
+        const Tier& functions = select_tier(tier);
+        const Panel ordered = panel.ordered_for(functions);
+        CHECK(ordered.products(functions.panel8a8) == want8);
+        CHECK(ordered.products(functions.panel4a8) == want4);
       }
       CHECK(panel.products(caption::kernels::cpu::panel8a8_by_quads<SoftwareVnni>) == want8);
       CHECK(panel.products(caption::kernels::cpu::panel4a8<SoftwareVnni>) == want4);
