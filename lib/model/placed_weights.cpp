@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "model/file_codes.h"
 #include "model/internal/placed_rows.h"
+#include "model/internal/placing_order.h"
 #include "model/internal/placing_threads.h"
 #include "model/internal/reading_ahead.h"
 #include "model/internal/unused_tensors.h"
@@ -146,29 +147,10 @@ void require_no_further_layer(const Blueprint& blueprint, const weights::Source&
                   "; the configuration is another model's: download the folder again");
 }
 
-std::int64_t count_mapped_bytes(const weights::Source& source, const std::string& tensor) {
-  std::int64_t sum = 0;
-  for (const std::span<const std::byte> bytes : source.mapped_bytes(tensor)) {
-    sum += std::ssize(bytes);
-  }
-  return sum;
-}
-
-// Returns the parameters in the order in which they are placed: the largest first, so that threads
-// that place them side by side end together; those of equal size as they are in the files.
-std::vector<std::size_t> largest_first(
-    const std::vector<std::vector<std::span<const std::byte>>>& bytes) {
-  std::vector<std::size_t> sizes;
-  for (const auto& parts : bytes) {
-    sizes.push_back(std::accumulate(
-        parts.begin(), parts.end(), std::size_t{0},
-        [](std::size_t sum, std::span<const std::byte> part) { return sum + part.size(); }));
-  }
-  std::vector<std::size_t> order(bytes.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
-  return order;
+std::int64_t count_bytes(const std::vector<std::span<const std::byte>>& parts) {
+  return std::accumulate(
+      parts.begin(), parts.end(), std::int64_t{0},
+      [](std::int64_t sum, std::span<const std::byte> part) { return sum + std::ssize(part); });
 }
 
 // Elements of a matrix that all threads place together: it takes long beside the rest of a model.
@@ -254,12 +236,16 @@ void PlacedWeights::place_all(Stream& stream, const Blueprint& stored,
     return *sources_[static_cast<std::size_t>(stored.groups[of_group].source)];
   };
   std::vector<std::vector<std::span<const std::byte>>> bytes;
+  std::vector<TensorToPlace> tensors;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const Parameter& parameter = stored.parameters[i];
-    bytes.push_back(
-        bytes_to_place(stream, source_of(parameter), parameter, places[i].name, format_));
+    const weights::Source& source = source_of(parameter);
+    bytes.push_back(bytes_to_place(stream, source, parameter, places[i].name, format_));
+    tensors.push_back(
+        {.is_stored = source.shape(places[i].name) == tensor_shape(parameter, places[i]),
+         .size_bytes = count_bytes(bytes.back())});
   }
-  const std::vector<std::size_t> order = largest_first(bytes);
+  const std::vector<std::size_t> order = placing_order(tensors);
   std::vector<std::vector<std::span<const std::byte>>> in_order;
   for (const std::size_t i : order) in_order.push_back(std::move(bytes[i]));
   placed_.resize(places.size());
@@ -290,7 +276,7 @@ void PlacedWeights::place_all(Stream& stream, const Blueprint& stored,
 bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter,
                                       const weights::Source& source,
                                       const StoredName& where) const {
-  const std::int64_t stored_bytes = count_mapped_bytes(source, where.name);
+  const std::int64_t stored_bytes = count_bytes(source.mapped_bytes(where.name));
   if (stored_bytes == 0) return true;  // a source that computes numbers does so on all threads
   if (parameter.role == Role::kVector) return false;
   const std::int64_t elements = parameter.rows() * parameter.columns();
