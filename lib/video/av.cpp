@@ -1,8 +1,5 @@
 #include "video/internal/av.h"
 
-#include <cerrno>
-#include <cstddef>
-#include <cstdlib>
 #include <mutex>
 
 #include "base/error.h"
@@ -26,19 +23,6 @@ std::string av_reason(int error_number) {
   char text[AV_ERROR_MAX_STRING_SIZE] = {};
   av_strerror(error_number, text, sizeof text);
   return text;
-}
-
-// The allocator sets errno where it fails. glibc's also does where no address space is left for the
-// heap of the thread, and then succeeds in another way, for each block; so errno says nothing where
-// a block that was to be had leaves it set.
-bool has_lacked_memory() {
-  if (errno != ENOMEM) return false;
-  constexpr std::size_t kBytes = 16 << 10;  // neither from the thread's cache nor mapped by itself
-  errno = 0;
-  void* volatile block = std::malloc(kBytes);
-  const bool says_nothing = block != nullptr && errno == ENOMEM;
-  std::free(block);
-  return !says_nothing;
 }
 
 void silence_libav() {

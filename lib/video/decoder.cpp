@@ -87,7 +87,7 @@ template <class Call>
 int Decoder::watched(Call&& call) {
   errno = 0;
   const int status = call();
-  has_lacked_memory_ = has_lacked_memory_ || has_lacked_memory();
+  has_seen_enomem_ = has_seen_enomem_ || errno == ENOMEM;
   return status;
 }
 
@@ -185,7 +185,7 @@ void Decoder::receive(const OnFrame& on_frame) {
 // Decoders go on without what they could not allocate: H.264's then shows a wrong picture and
 // reports success. So the returned status does not count where the allocator has set errno.
 void Decoder::check_memory(int status) const {
-  const bool lacks_memory = has_lacked_memory_ || picture_memory_.is_lacking;
+  const bool lacks_memory = has_seen_enomem_ || picture_memory_.is_lacking;
   if (status == AVERROR(ENOMEM) || lacks_memory) fail_for_memory();
 }
 

@@ -92,7 +92,7 @@ Input::~Input() = default;
 // demuxer ends its index there and succeeds with fewer frames, so the returned status does not
 // count.
 void Input::check() const {
-  const bool lacks_memory = has_lacked_memory();
+  const bool lacks_memory = errno == ENOMEM;
   if (source_->failure != nullptr) std::rethrow_exception(source_->failure);
   if (lacks_memory) {
     throw Error(ErrorCode::kOutOfMemory, name_ + ": libav has not enough memory to read the file");

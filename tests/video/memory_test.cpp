@@ -1,19 +1,12 @@
 // Lack of memory is reported as such: never as a broken film, never as fewer frames.
 #include <doctest/doctest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 extern "C" {
 #include <libavutil/mem.h>
 }
 
 #include <climits>
-#include <cstddef>
-#include <exception>
-#include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -103,39 +96,6 @@ TEST_SUITE("video/memory") {
         CHECK(num_refusals > 0);
       }
     }
-  }
-
-  TEST_CASE("memory that is found where a thread's heap has no place is no lack of memory") {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    MESSAGE("not tested under sanitizers: a limited address space");
-#else
-    const test::TemporaryFolder folder;
-    const auto path = folder.path() / "clip";
-    test::make_clip(path, {.width_px = 64, .height_px = 48, .num_frames = 6});
-    const pid_t child = ::fork();
-    if (child == 0) {
-      // The thread's stack and its blocks have room, its heap of 64 MB has none.
-      std::size_t size_pages = 0;
-      std::ifstream("/proc/self/statm") >> size_pages;
-      const rlim_t bytes =
-          size_pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + (std::size_t{48} << 20);
-      const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
-      if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(3);
-      int outcome = 0;
-      std::thread([&] {
-        try {
-          if (read_clip(path, {}).frames.empty()) outcome = 2;
-        } catch (const std::exception&) {
-          outcome = 1;
-        }
-      }).join();
-      ::_exit(outcome);
-    }
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    REQUIRE(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0);
-#endif
   }
 }
 

@@ -40,10 +40,6 @@ PacketPtr make_packet();
 // libav's message for a negative return value.
 std::string av_reason(int error_number);
 
-// Whether an allocation of this thread has failed since errno was set to 0, for calls of libav that
-// do not report it. Changes errno.
-bool has_lacked_memory();
-
 // Stops libav from printing to stderr, where only our log may write. Idempotent and thread-safe.
 void silence_libav();
 

@@ -78,7 +78,7 @@ class Decoder {
   CodecPtr codec_;
   FramePtr frame_;
   std::int64_t num_errors_ = 0;
-  bool has_lacked_memory_ = false;
+  bool has_seen_enomem_ = false;
   std::int64_t whole_from_pts_ = std::numeric_limits<std::int64_t>::min();
 };
 
