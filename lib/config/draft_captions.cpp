@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "config/choices.h"
 #include "eval/corpus.h"
 
@@ -71,6 +72,15 @@ std::vector<std::string> captions_of(eval::References references) {
   return captions;
 }
 
+// Whether all lines can be used; without the last one of a run that was killed, which the run that
+// goes on with its output cuts off.
+bool is_usable(const std::string& path, const eval::Problems& problems) {
+  if (problems.count() == 0) return true;
+  if (!problems.is_torn_only()) return false;
+  log_warning("run", "--draft-from: " + path + ": its last line is torn, and is left out");
+  return true;
+}
+
 // Whatever the file can rather be: references have no status and may be several of a clip, so that
 // most of them are no records. Throws with what is wrong in the better reading.
 std::vector<std::string> read_file(const std::string& path, const std::atomic<bool>* cancelled) {
@@ -80,11 +90,11 @@ std::vector<std::string> read_file(const std::string& path, const std::atomic<bo
   std::optional<eval::References> references;
   if (begins_with_reference(beginning)) {
     references = eval::read_references(path, kLabelField, of_references);
-    if (of_references.count() == 0) return captions_of(*std::move(references));
+    if (is_usable(path, of_references)) return captions_of(*std::move(references));
   }
   eval::Problems of_records(cancelled);
   eval::Captions records = eval::read_captions(path, of_records);
-  if (of_records.count() == 0) {
+  if (!records.entries.empty() && is_usable(path, of_records)) {
     std::vector<std::string> captions;
     append(captions, std::move(records));
     return captions;

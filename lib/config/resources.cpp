@@ -71,6 +71,7 @@ std::vector<fs::path> resource_roots() {
 std::vector<fs::path> price_folders(const Locations& locations) {
   std::vector<fs::path> folders;
   if (!locations.prices.empty()) folders.push_back(locations.prices);
+  if (!locations.own_presets.empty()) folders.push_back(locations.own_presets / "prices");
   for (const fs::path& root : resource_roots()) folders.push_back(root / "presets/prices");
   return folders;
 }

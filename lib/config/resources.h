@@ -26,8 +26,8 @@ std::filesystem::path installed_resources();
 // Error(kIo) when that file exists but cannot be read for a reason of the machine. Thread-safe.
 std::vector<std::filesystem::path> resource_roots();
 
-// The folders in which price tables are looked for (plan/price_table.h): the user's own, then
-// presets/prices of the resource roots. Throws as resource_roots().
+// The folders in which price tables are looked for (plan/price_table.h): the user's own, prices
+// in Locations::own_presets, then presets/prices of the resource roots. Throws as resource_roots().
 std::vector<std::filesystem::path> price_folders(const Locations& locations);
 
 // Finds a model named in a preset: a folder or GGUF file relative to the preset's folder, to the

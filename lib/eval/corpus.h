@@ -64,7 +64,10 @@ class Problems {
   // Throws Error(kCancelled) if it is time to. Called between two lines or files.
   void throw_if_cancelled() const;
   void add(std::string message);  // "refs.jsonl:12: why"
+  // Of a last line without a newline, which a run that was killed leaves.
+  void add_torn(std::string message);
   std::int64_t count() const { return count_; }
+  bool is_torn_only() const { return count_ == 1 && num_torn_ == 1; }
   const std::vector<std::string>& shown() const { return shown_; }  // at most the first ten
   // The first problem, and how many more there are; empty without one.
   std::string summary() const;
@@ -76,6 +79,7 @@ class Problems {
   const std::atomic<bool>* cancelled_;
   std::vector<std::string> shown_;
   std::int64_t count_ = 0;
+  std::int64_t num_torn_ = 0;
 };
 
 // A path of captions or references that means standard input.

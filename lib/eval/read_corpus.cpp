@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <unordered_map>
@@ -87,7 +88,15 @@ void for_each_object(const fs::path& path, Problems& problems,
                      "; JSON lines are expected, which `run` writes with --format jsonl");
       }
     }
-    if (!is_other) read(parse_line(line), line);
+    if (is_other) return;
+    std::optional<JsonObject> object;
+    try {
+      object = parse_line(line);
+    } catch (const Error& error) {
+      if (!line.is_torn) throw;
+      return problems.add_torn(error.what());
+    }
+    read(*object, line);
   });
 }
 
@@ -292,6 +301,11 @@ class LastRecords {
 void Problems::add(std::string message) {
   if (shown_.size() < kMaxShown) shown_.push_back(std::move(message));
   ++count_;
+}
+
+void Problems::add_torn(std::string message) {
+  add(std::move(message));
+  ++num_torn_;
 }
 
 void Problems::throw_if_cancelled() const {

@@ -86,6 +86,15 @@ TEST_SUITE("app/idle_options") {
     }
   }
 
+  TEST_CASE("bench refuses a wrong list of GPUs, whatever it measures") {
+    for (const char* measured : {"--workload=fixed", "--kernels", "--tower", "--price=drafts"}) {
+      CAPTURE(std::string(measured));
+      const Finished finished = run_cli({"bench", "--shape", "demo", measured, "--devices", "zzz"});
+      CHECK(finished.exit_code == 2);
+      CHECK(contains(finished.err, "--devices zzz: give the numbers of GPUs"));
+    }
+  }
+
   TEST_CASE("--requantize has no effect where the codes of a folder are kept") {
     const TemporaryFolder folder;
     const std::string nf4 = (folder.path() / "nf4").string();

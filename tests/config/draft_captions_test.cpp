@@ -83,7 +83,14 @@ TEST_SUITE("config/draft_captions") {
     const std::string torn = file("torn.jsonl",
                                   "{\"video\":\"a.mp4\",\"caption\":\"one\",\"status\":\"ok\"}\n"
                                   "{\"video\":\"b.mp4\",\"capt");
-    CHECK_THROWS_WITH_AS(known({torn}), doctest::Contains("torn.jsonl:2"), Error);
+    CHECK(known({torn}) == Captions{"one"});
+    const std::string torn_within =
+        file("within.jsonl",
+             "{\"video\":\"a.mp4\",\"capt\n"
+             "{\"video\":\"b.mp4\",\"caption\":\"two\",\"status\":\"ok\"}\n");
+    CHECK_THROWS_WITH_AS(known({torn_within}), doctest::Contains("within.jsonl:1"), Error);
+    const std::string only_torn = file("only.jsonl", "{\"video\":\"b.mp4\",\"capt");
+    CHECK_THROWS_WITH_AS(known({only_torn}), doctest::Contains("only.jsonl:1"), Error);
     CHECK(earlier_captions(torn) == Captions{"one"});
     CHECK_THROWS_WITH_AS(known({torn + ".none"}), doctest::Contains("torn.jsonl.none"), Error);
     const std::string utf16 = file("utf16.jsonl", std::string("\xFF\xFE{\0\"\0", 6));

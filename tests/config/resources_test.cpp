@@ -30,6 +30,8 @@ TEST_SUITE("config/resources") {
     REQUIRE(folders.size() == num_roots + 1);
     CHECK(folders.front() == "/cache/prices");
     CHECK(fs::equivalent(folders.back(), fs::path(CAPTION_SOURCE_DIR) / "presets/prices"));
+    locations.own_presets = "/own";
+    CHECK(price_folders(locations).at(1) == "/own/prices");
   }
 }
 
