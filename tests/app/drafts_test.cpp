@@ -296,11 +296,15 @@ TEST_SUITE("app/drafts") {
     CHECK(missing.exit_code == 3);
     CHECK(missing.err.find("none.jsonl") != std::string::npos);
     const std::string broken = (folder.path() / "broken.jsonl").string();
-    write_text(broken, "{\"video\": \"a.mp4\", \"captions\": [\"바다\"]}\n{\"video\": ");
+    write_text(broken, "{\"video\": \"a.mp4\", \"captions\": [\"바다\"]}\n{\"video\": \n");
     const Finished cut = caption({"--drafts", "archive", "--draft-from", broken});
     CHECK(cut.exit_code != 0);
     CHECK(cut.err.find("broken.jsonl:2") != std::string::npos);
     CHECK(cut.out.empty());
+    write_text(broken, "{\"video\": \"a.mp4\", \"captions\": [\"바다\"]}\n{\"video\": ");
+    const Finished torn = caption({"--drafts", "archive", "--draft-from", broken});
+    CHECK(torn.exit_code == 0);
+    CHECK(torn.err.find("its last line is torn, and is left out") != std::string::npos);
     const Finished from_stdin = caption({"--drafts", "archive", "--draft-from", "-"});
     CHECK(from_stdin.exit_code == 2);
     CHECK(from_stdin.err.find("--draft-from -: standard input is not read") != std::string::npos);
