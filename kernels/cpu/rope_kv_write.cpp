@@ -45,7 +45,8 @@ void rope_kv_write(Cpu, Stream& stream, const ProjectedHeads& heads, ConstView r
   const HeadRotation of_q{q_norm.empty() ? nullptr : cpu::as_floats(q_norm, q_memory), eps, table};
   const HeadRotation of_k{k_norm.empty() ? nullptr : cpu::as_floats(k_norm, k_memory), eps, table};
   const std::int32_t* const slot = slots.as<std::int32_t>();
-  constexpr std::int64_t kOperationsPerElement = 4;  // of the norm and the rotation
+  // The norm and the rotation take so many, approximately.
+  constexpr std::int64_t kOperationsPerElement = 4;
   const std::int64_t operations =
       (kOperationsPerElement * (q.dim(1) + k.dim(1)) + 2 * cpu::kOperationsPerWrite * k.dim(1)) *
       k.dim(2);

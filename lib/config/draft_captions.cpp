@@ -41,7 +41,7 @@ std::string read_beginning(const std::string& path) {
 }
 
 // Throws Error(kBadReference) for a file whose first bytes are no text, which would be read whole
-// otherwise. UTF-16 with its mark, which has a message of its own, is left to the reader.
+// otherwise. Accepts UTF-16 with its mark, since the reader refuses it with a message of its own.
 void require_text(const std::string& path, std::string_view beginning) {
   const bool is_utf16 = beginning.starts_with("\xFF\xFE") || beginning.starts_with("\xFE\xFF");
   if (is_utf16 || beginning.find('\0') == std::string_view::npos) return;

@@ -15,8 +15,9 @@ namespace caption::config {
 // What is said of captions whose reading took so long; empty below a second.
 std::string describe_reading(std::int64_t num_captions, std::int64_t elapsed_us);
 
-// draft_options() (config/draft_captions.h) on a thread of its own from the beginning on, for a run
-// that loads its model meanwhile; without draft_from, or without a thread, in take().
+// Calls draft_options() (config/draft_captions.h) on a thread of its own, which begins with the
+// constructor, so that a run loads its model meanwhile. take() calls it where draft_from is empty
+// or the system has no thread left.
 class DraftReading {
  public:
   explicit DraftReading(Preset preset);

@@ -64,8 +64,9 @@ class Problems {
   // Throws Error(kCancelled) if it is time to. Called between two lines or files.
   void throw_if_cancelled() const;
   void add(std::string message);  // "refs.jsonl:12: why"
-  // Of a last line without a newline, which a run that was killed leaves.
+  // Adds the problem of a last line that has no newline, as a run that was killed leaves it.
   void add_torn(std::string message);
+  // Whether the only problem is such a line.
   std::int64_t count() const { return count_; }
   bool is_torn_only() const { return count_ == 1 && num_torn_ == 1; }
   const std::vector<std::string>& shown() const { return shown_; }  // at most the first ten

@@ -28,6 +28,21 @@ Ids propose(Drafter& drafter, const Ids& tokens, std::int64_t num_prompt, std::i
   return drafts;
 }
 
+// Returns the drafts for sequences 0, 1, ...; the first token of each is its prompt.
+std::vector<Ids> propose_to_all(Drafter& drafter, const std::vector<Ids>& tokens) {
+  std::vector<Ids> drafts(tokens.size());
+  std::vector<DraftQuery> queries;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    queries.push_back({.sequence = static_cast<std::int64_t>(i),
+                       .tokens = tokens[i],
+                       .num_prompt = 1,
+                       .most = 8,
+                       .drafts = &drafts[i]});
+  }
+  drafter.propose(queries, 0);
+  return drafts;
+}
+
 std::shared_ptr<TokenArchive> archive_of(const std::vector<Ids>& texts) {
   auto archive = std::make_shared<TokenArchive>(1 << 20);
   for (const Ids& text : texts) archive->add(text);
@@ -312,18 +327,9 @@ TEST_CASE("drafts rest where steps that have them lose time against what was exp
     double num_tokens = 0;
     constexpr int kNumSteps = 20'000;
     for (int step = 0; step < kNumSteps; ++step) {
-      std::vector<Ids> drafts(16);
       std::vector<Ids> tokens(16, Ids{0, 5000});
       tokens[3] = tokens[8] = {0, 1, 2, 3};
-      std::vector<DraftQuery> queries;
-      for (std::size_t i = 0; i < 16; ++i) {
-        queries.push_back({.sequence = static_cast<std::int64_t>(i),
-                           .tokens = tokens[i],
-                           .num_prompt = 1,
-                           .most = 8,
-                           .drafts = &drafts[i]});
-      }
-      drafter.propose(queries, 0);
+      const std::vector<Ids> drafts = propose_to_all(drafter, tokens);
       std::int64_t size = 16;
       for (std::size_t i = 0; i < 16; ++i) {
         if (drafts[i].empty()) continue;
@@ -377,18 +383,9 @@ TEST_CASE("searches rest where they take more time than the drafts that they fin
     constexpr int kEvery = 40;  // steps, one of which has a sequence with a guess, a right one
     int num_drafted = 0;
     for (int step = 0; step < kNumSteps; ++step) {
-      std::vector<Ids> drafts(16);
       std::vector<Ids> tokens(16, Ids{0, 5000});
       if (step % kEvery == 0) tokens[3] = {0, 1, 2, 3};
-      std::vector<DraftQuery> queries;
-      for (std::size_t i = 0; i < 16; ++i) {
-        queries.push_back({.sequence = static_cast<std::int64_t>(i),
-                           .tokens = tokens[i],
-                           .num_prompt = 1,
-                           .most = 8,
-                           .drafts = &drafts[i]});
-      }
-      drafter.propose(queries, 0);
+      const std::vector<Ids> drafts = propose_to_all(drafter, tokens);
       const std::int64_t num_drafts = std::ssize(drafts[3]);
       if (num_drafts > 0) drafter.observe(3, num_drafts, num_drafts, true);
       num_drafted += num_drafts > 0 ? 1 : 0;

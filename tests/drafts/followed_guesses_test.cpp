@@ -40,7 +40,8 @@ TEST_SUITE("drafts/followed_guesses") {
   }
 
   TEST_CASE("guesses that are left are those of another look-up") {
-    // Of so few texts every place is looked at, and of so many ids few contexts are long.
+    // The texts are so few that the archive looks at every place, and the ids so many that few
+    // contexts are long.
     std::mt19937 rng(7);
     TokenArchive archive(1 << 20);
     for (int text = 0; text < 14; ++text) {
