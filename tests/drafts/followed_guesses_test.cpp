@@ -1,4 +1,4 @@
-#include "drafts/followed_guesses.h"
+#include "drafts/internal/followed_guesses.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// drafts/followed_guesses.h: guesses that an output went on with.
+// drafts/internal/followed_guesses.h: guesses that an output went on with.
 #pragma once
 
 #include <algorithm>
