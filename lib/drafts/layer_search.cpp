@@ -34,6 +34,18 @@ LayerSearch::LayerSearch(std::int64_t num_layers, std::function<double(const Lay
   for (std::int32_t layer = 1; layer + 1 < num_layers_; ++layer) sets_.push_back({layer});
 }
 
+UnfinishedSearch LayerSearch::progress() const {
+  const auto texts_of = [](int num_rounds) {
+    return num_rounds == 0 ? 0 : kFirstTexts + (num_rounds - 1) * kTexts;
+  };
+  int most_rounds = 1;
+  // Each round but the first halves the sets, and the last one has a single set.
+  for (std::int64_t sets = std::min(num_layers_ - 2, kMostSets); sets > 0; ++most_rounds) {
+    sets = sets == 1 ? 0 : (sets + 1) / 2;
+  }
+  return {.num_texts = texts_of(round_), .most_texts = texts_of(most_rounds)};
+}
+
 LeftOutLayers LayerSearch::judged(std::size_t set) const {
   const LayerScore& score = totals_[set];
   LeftOutLayers judged{.layers = sets_[set]};

@@ -32,6 +32,12 @@ struct LeftOutLayers {
   bool pays() const { return !layers.empty(); }
 };
 
+// A search that has no result yet.
+struct UnfinishedSearch {
+  std::int64_t num_texts = 0;   // that the sets were scored with
+  std::int64_t most_texts = 0;  // that a search needs; one that finds no gain ends with fewer
+};
+
 // How well a set of layers guessed some texts.
 struct LayerScore {
   std::int64_t num_right = 0;  // guesses until the first wrong one of each text
@@ -59,6 +65,8 @@ class LayerSearch {
   // that were not used before.
   std::span<const Layers> sets() const { return sets_; }
   std::int64_t num_texts() const { return round_ == 0 ? kFirstTexts : kTexts; }
+  // The texts of all rounds so far, and of all that a search with so many layers can have.
+  UnfinishedSearch progress() const;
   // `scores` are parallel to sets().
   void observe(std::span<const LayerScore> scores);
   // The best set; requires is_done().

@@ -200,6 +200,13 @@ std::int64_t SelfDraft::prepare(std::span<const drafts::DraftQuery> queries, boo
 
 double SelfDraft::relative_cost() const { return state_ == nullptr ? 1 : state_->relative_cost; }
 
+std::optional<drafts::UnfinishedSearch> SelfDraft::unfinished_search() const {
+  if (state_ == nullptr || choice_->get().has_value()) return std::nullopt;
+  drafts::UnfinishedSearch search = state_->search.progress();
+  search.num_texts += state_->num_scored;
+  return search;
+}
+
 std::int64_t SelfDraft::num_missing(std::int64_t sequence, std::span<const std::int32_t>) const {
   return !state_->layers.empty() && state_->can_guess(sequence) ? 1 : 0;
 }

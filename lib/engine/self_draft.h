@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "drafts/draft_model.h"
@@ -46,6 +47,9 @@ class SelfDraft final : public drafts::DraftModel {
   // Searches for the layers, as far as the outputs of the sequences allow it.
   std::int64_t prepare(std::span<const drafts::DraftQuery> queries, bool may_compute) override;
   double relative_cost() const override;
+  // How far the search for the layers is; nullopt when the layers are known or attach() was not
+  // called.
+  std::optional<drafts::UnfinishedSearch> unfinished_search() const;
   // 1, or 0 before the layers are known, if there are none, and for a sequence whose last page is
   // another's, too.
   std::int64_t num_missing(std::int64_t sequence,

@@ -164,6 +164,11 @@ Outcome Run::finish() {
   for (const auto& replica : replicas_) {
     outcome.drafts += replica->engine.draft_counts();
     outcome.drafted_steps += replica->engine.drafted_steps();
+    const std::optional<drafts::UnfinishedSearch> search = replica->engine.unfinished_search();
+    if (search.has_value() && (!outcome.layer_search.has_value() ||
+                               search->num_texts > outcome.layer_search->num_texts)) {
+      outcome.layer_search = search;
+    }
   }
   return outcome;
 }

@@ -223,6 +223,8 @@ struct Outcome {
   bool had_drafts = false;  // Options::drafts had a method
   drafts::DraftCounts drafts;
   drafts::DraftedSteps drafted_steps;
+  // Method::kSelf: the search for the layers to leave out that got furthest, if none has ended.
+  std::optional<drafts::UnfinishedSearch> layer_search = std::nullopt;
 };
 
 // Throws Error(kUsage) when a prompt names an unknown adapter, or clips and prompts both choose.

@@ -105,6 +105,17 @@ int stderr_columns() {
   return is_known ? size.ws_col : kDefaultColumns;
 }
 
+std::string why_no_drafts(const Outcome& outcome) {
+  if (!outcome.layer_search.has_value()) {
+    return "no guess was found, or none was expected to save time";
+  }
+  const drafts::UnfinishedSearch& search = *outcome.layer_search;
+  return "the search for the layers to leave out is not finished (" +
+         std::to_string(search.num_texts) + " of at most " + counted(search.most_texts, "piece") +
+         " of captions scored); it takes dozens of captions of one run, and the next run begins it "
+         "anew";
+}
+
 }  // namespace
 
 std::string describe_progress(const Progress& progress) {
@@ -210,7 +221,7 @@ std::string describe_caches(const Outcome& outcome) {
 std::string describe_drafts(const Outcome& outcome) {
   const engine::EngineStats& engine = outcome.engine;
   if (!outcome.had_drafts || engine.decode_tokens == 0) return {};
-  if (engine.draft_tokens == 0) return "drafts: none was computed";
+  if (engine.draft_tokens == 0) return "drafts: none was computed: " + why_no_drafts(outcome);
   const std::int64_t steps =
       std::max<std::int64_t>(1, engine.decode_tokens - engine.accepted_tokens);
   const std::string by_source =

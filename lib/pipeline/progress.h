@@ -26,7 +26,8 @@ std::string describe_speed(const Outcome& outcome);
 std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads);
 std::string describe_caches(const Outcome& outcome);
 // How many tokens a step made for a caption, how many drafts of each source were right, which share
-// of the steps had any, and the time that they saved or cost; empty without drafts.
+// of the steps had any, and the time that they saved or cost; when none was computed, why, and how
+// far a search for the layers of self-drafts is. Empty without drafts.
 std::string describe_drafts(const Outcome& outcome);
 
 // Return text such as "2 captions are suspicious: each record says why" and "1 caption is

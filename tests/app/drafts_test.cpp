@@ -286,6 +286,19 @@ TEST_SUITE("app/drafts") {
     CHECK(none.out.find("speculation") == std::string::npos);
   }
 
+  TEST_CASE("a run that ends before the search for layers says so, and the next one begins anew") {
+    const TemporaryFolder cache;
+    for (int run = 0; run < 2; ++run) {
+      const Finished finished =
+          run_cli({"run", sample_video("").string(), "--drafts", "self", "--limit", "1"}, "",
+                  {{"XDG_CACHE_HOME", cache.path().string()}});
+      CHECK(finished.exit_code == 0);
+      CHECK(finished.err.find("run: drafts: none was computed: the search for the layers to leave "
+                              "out is not finished (") != std::string::npos);
+      CHECK(finished.err.find("and the next run begins it anew") != std::string::npos);
+    }
+  }
+
   TEST_CASE("what cannot be drafted from is one sentence") {
     const TemporaryFolder folder;
     const Finished without = caption({"--draft-from", references()});

@@ -54,7 +54,11 @@ LeftOutLayers search(Modelled model, std::int64_t& num_scored) {
   LayerSearch search(static_cast<std::int64_t>(model.harm.size()),
                      [&](const Layers& left_out) { return model.cost(left_out); });
   num_scored = 0;
+  std::int64_t num_texts = 0;
   while (!search.is_done()) {
+    CHECK(search.progress().num_texts == num_texts);
+    num_texts += search.num_texts();
+    CHECK(num_texts <= search.progress().most_texts);
     std::vector<LayerScore> scores;
     for (const Layers& set : search.sets()) {
       CHECK(std::is_sorted(set.begin(), set.end()));
@@ -65,6 +69,7 @@ LeftOutLayers search(Modelled model, std::int64_t& num_scored) {
     }
     search.observe(scores);
   }
+  if (search.result().pays()) CHECK(num_texts == search.progress().most_texts);
   return search.result();
 }
 

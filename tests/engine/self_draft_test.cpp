@@ -186,6 +186,8 @@ TEST_SUITE("engine/self-draft") {
         options.max_num_seqs = max_num_seqs;
         options.max_drafts = 8;
         Speculating speculating(decoder, stream, options, choice);
+        REQUIRE(speculating.draft.unfinished_search().has_value());
+        CHECK(speculating.draft.unfinished_search()->num_texts == 0);
         std::map<RequestId, Ids> expected;
         for (std::uint64_t seed = 0; seed < 40; ++seed) {
           const Request request = random_request(seed, 100);
@@ -196,6 +198,7 @@ TEST_SUITE("engine/self-draft") {
           CHECK(completion.output_ids == expected.at(completion.id));
         }
         CHECK(num_made == 1);
+        CHECK_FALSE(speculating.draft.unfinished_search().has_value());
         CHECK(made.layers == Layers{harmless});
         CHECK(made.cost == doctest::Approx(4.0 / 5.0));
         CHECK(made.acceptance > 0.9);

@@ -35,7 +35,14 @@ TEST_SUITE("pipeline/progress") {
     outcome.had_drafts = true;
     CHECK(describe_drafts(outcome) == "");  // nothing was decoded
     outcome.engine.decode_tokens = 300;
-    CHECK(describe_drafts(outcome) == "drafts: none was computed");
+    CHECK(describe_drafts(outcome) ==
+          "drafts: none was computed: no guess was found, or none was expected to save time");
+    outcome.layer_search = {.num_texts = 6, .most_texts = 18};
+    CHECK(describe_drafts(outcome) ==
+          "drafts: none was computed: the search for the layers to leave out is not finished (6 of "
+          "at most 18 pieces of captions scored); it takes dozens of captions of one run, and the "
+          "next run begins it anew");
+    outcome.layer_search.reset();
     outcome.engine.draft_tokens = 260;
     outcome.engine.accepted_tokens = 200;
     outcome.drafts.computed = {250, 10};

@@ -35,6 +35,10 @@ class EngineStage {
   drafts::DraftedSteps drafted_steps() const {
     return drafter_.has_value() ? drafter_->steps() : drafts::DraftedSteps{};
   }
+  // nullopt without a self-draft, or when its layers are known.
+  std::optional<drafts::UnfinishedSearch> unfinished_search() const {
+    return self_draft_.has_value() ? self_draft_->unfinished_search() : std::nullopt;
+  }
 
  private:
   bool is_cancelled() const { return options_.stop->load(); }
