@@ -50,6 +50,10 @@ bool is_list(const DeviceSection& device) {
   return device.devices != kFirst && device.devices != kAll;
 }
 
+bool chooses_gpus_for_cpu(const DeviceSection& device) {
+  return device.type == DeviceType::kCpu && device.devices != kFirst;
+}
+
 const CudaDevice& find_gpu(const DeviceSection& device, int ordinal, const Machine& machine) {
   const auto found =
       std::find_if(machine.cuda_devices.begin(), machine.cuda_devices.end(),
@@ -96,16 +100,29 @@ std::string gpu_name(const CudaDevice& gpu) {
 
 void require_device_list(const DeviceSection& device) {
   if (is_list(device)) parse_list(device);
-  if (device.type == DeviceType::kCpu && device.devices != kFirst) {
-    refuse(device, caption::has_cuda_kernels()
-                       ? "the model runs on the CPU; add --device cuda, or leave --devices out"
-                       : "GPUs need CUDA kernels, which this build does not have; leave --devices "
-                         "out");
+  if (!chooses_gpus_for_cpu(device)) return;
+  refuse(device,
+         device.given_by.empty()
+             ? "the model runs on the CPU; add --device cuda, or leave --devices out"
+             : device.given_by + " runs the model on the CPU; leave one of the two options out");
+}
+
+void require_device_list(const DeviceSection& device, const Machine& machine) {
+  if (is_list(device)) parse_list(device);
+  const bool is_here = caption::has_cuda_kernels() && !machine.cuda_devices.empty();
+  if (chooses_gpus_for_cpu(device) && device.given_by.empty() && !is_here) {
+    throw Error(
+        ErrorCode::kUnavailable,
+        "--devices " + device.devices +
+            (caption::has_cuda_kernels() ? ": " + machine.cuda_status
+                                         : " needs CUDA kernels, which this build does not have") +
+            "; without --devices the model runs on the CPU");
   }
+  require_device_list(device);
 }
 
 std::vector<CudaDevice> chosen_gpus(const Preset& preset, const Machine& machine) {
-  require_device_list(preset.device);
+  require_device_list(preset.device, machine);
   if (machine.cuda_devices.empty()) {
     const bool is_given = !preset.device.given_by.empty();
     throw Error(
@@ -127,7 +144,7 @@ std::vector<CudaDevice> chosen_gpus(const Preset& preset, const Machine& machine
 }
 
 int num_devices(const Preset& preset, const Machine& machine) {
-  require_device_list(preset.device);
+  require_device_list(preset.device, machine);
   if (is_list(preset.device)) return static_cast<int>(parse_list(preset.device).size());
   if (preset.device.devices == kFirst) return 1;
   return std::max(1, static_cast<int>(machine.cuda_devices.size()));

@@ -97,13 +97,48 @@ TEST_SUITE("config/devices") {
     }
     Preset on_cpu = preset_of("all");
     on_cpu.device.type = DeviceType::kCpu;
-    const char* const message =
-        has_cuda_kernels()
-            ? "--devices all: the model runs on the CPU; add --device cuda, or leave "
-              "--devices out"
-            : "--devices all: GPUs need CUDA kernels, which this build does not "
-              "have; leave --devices out";
-    CHECK_THROWS_WITH_AS(require_consistent(on_cpu), message, Error);
+    CHECK_THROWS_WITH_AS(require_consistent(on_cpu),
+                         "--devices all: the model runs on the CPU; add --device cuda, or leave "
+                         "--devices out",
+                         Error);
+  }
+
+  TEST_CASE(
+      "GPUs for a model on the CPU: whether one is here, and whether an option names the CPU") {
+    Preset on_cpu = preset_of("0,1");
+    on_cpu.device.type = DeviceType::kCpu;
+    const auto refusal = [&](const Machine& machine) {
+      try {
+        require_device_list(on_cpu.device, machine);
+      } catch (const Error& error) {
+        return std::string(error.code() == ErrorCode::kUsage ? "usage: " : "unavailable: ") +
+               error.what();
+      }
+      return std::string("none");
+    };
+    Machine without_gpu;
+    without_gpu.cuda_status = "no CUDA: no driver";
+    const std::string on_gpus = refusal(machine_of_three());
+    const std::string elsewhere = refusal(without_gpu);
+    if (has_cuda_kernels()) {
+      CHECK(on_gpus ==
+            "usage: --devices 0,1: the model runs on the CPU; add --device cuda, or leave "
+            "--devices out");
+      CHECK(elsewhere ==
+            "unavailable: --devices 0,1: no CUDA: no driver; without --devices the model runs on "
+            "the CPU");
+    } else {
+      CHECK(elsewhere ==
+            "unavailable: --devices 0,1 needs CUDA kernels, which this build does not have; "
+            "without --devices the model runs on the CPU");
+      CHECK(on_gpus == elsewhere);
+    }
+    on_cpu.device.given_by = "--device cpu";
+    CHECK(refusal(without_gpu) ==
+          "usage: --devices 0,1: --device cpu runs the model on the CPU; leave one of the two "
+          "options out");
+    on_cpu.device.devices = "first";
+    CHECK(refusal(without_gpu) == "none");
   }
 }
 
