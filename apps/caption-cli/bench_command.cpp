@@ -41,7 +41,6 @@
 #include "model/blueprint.h"
 #include "model/model_files.h"
 #include "model/random_model.h"
-#include "option_types.h"
 #include "plan/known_models.h"
 #include "planned_run.h"
 #include "preset_flags.h"
@@ -197,6 +196,14 @@ engine::EngineOptions make_engine_options(const BenchDevice& device, const confi
   return options;
 }
 
+// Writes the result where it is wanted and returns the exit code.
+template <class What, class Result>
+int write_result(const BenchFlags& flags, const What& subject, const Result& result) {
+  if (flags.json != "-") std::cout << bench::to_table(subject, result);
+  if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
+  return kExitOk;
+}
+
 int run_synthetic(const BenchDevice& device, const BenchFlags& flags,
                   const config::LoadedPreset& loaded) {
   const config::Preset& preset = loaded.preset;
@@ -219,16 +226,12 @@ int run_synthetic(const BenchDevice& device, const BenchFlags& flags,
       bench::compare(subject.decoder(), stream, costs, make_workload(flags, largest_batch, seed),
                      make_variants(flags, options), compare_options);
 
-  const bench::Subject what = {.model = subject.name,
-                               .setting = std::string(weights::describe(costs.weights)) +
-                                          " weights, " + std::string(dtype_name(options.kv_dtype)) +
-                                          " KV, " + device.description};
-  if (flags.json != "-") std::cout << bench::to_table(what, comparison);
-  if (!flags.json.empty()) write_text(flags.json, bench::to_json(what, comparison));
+  const bench::Subject what = {
+      .model = subject.name, .setting = describe_setting(costs.weights, options.kv_dtype, device)};
   if (!flags.svg.empty()) {
     write_text(flags.svg, bench::to_svg(bench::throughput_chart(what, comparison)));
   }
-  return kExitOk;
+  return write_result(flags, what, comparison);
 }
 
 int run_planted_drafts(const BenchDevice& device, const BenchFlags& flags,
@@ -246,8 +249,7 @@ int run_planted_drafts(const BenchDevice& device, const BenchFlags& flags,
   options.on_run = [](const std::string& what) { log_info("bench", what); };
   const std::string what =
       subject.name + "; " +
-      std::string(weights::describe(config::weight_format(preset.quantization))) + " weights, " +
-      std::string(dtype_name(options.engine.kv_dtype)) + " KV, " + device.description;
+      describe_setting(config::weight_format(preset.quantization), options.engine.kv_dtype, device);
   const config::DraftMethod method = preset.speculative.method;
   if (method == config::DraftMethod::kSelf || method == config::DraftMethod::kModel) {
     return bench_drafts_of_model({.device = device,
@@ -261,9 +263,7 @@ int run_planted_drafts(const BenchDevice& device, const BenchFlags& flags,
   ThreadPool pool(device.context.num_threads);
   Stream stream(device.context, pool);
   const std::vector<bench::DraftRow> rows = bench::bench_drafts(subject.decoder(), stream, options);
-  if (flags.json != "-") std::cout << bench::to_table(what, rows);
-  if (!flags.json.empty()) write_text(flags.json, bench::to_json(what, rows));
-  return kExitOk;
+  return write_result(flags, what, rows);
 }
 
 int run_kernels(const BenchDevice& device, const BenchFlags& flags,
@@ -287,9 +287,7 @@ int run_kernels(const BenchDevice& device, const BenchFlags& flags,
   };
   const bench::KernelBench result = bench::bench_kernels(stream, shape, options);
   const std::string subject = (is_named ? flags.shape : preset.name) + "; " + device.description;
-  if (flags.json != "-") std::cout << bench::to_table(subject, result);
-  if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
-  return kExitOk;
+  return write_result(flags, subject, result);
 }
 
 // Encodes frames with the tower of a shape.
@@ -310,11 +308,8 @@ int run_tower(const BenchDevice& device, const BenchFlags& flags, const model::B
       bench::bench_tower(stream, shape, config::weight_format(preset.quantization), options);
   const std::string subject =
       flags.shape + " (random weights); " +
-      std::string(weights::describe(config::weight_format(preset.quantization))) + " weights, " +
-      device.description;
-  if (flags.json != "-") std::cout << bench::to_table(subject, result);
-  if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
-  return kExitOk;
+      describe_setting(config::weight_format(preset.quantization), std::nullopt, device);
+  return write_result(flags, subject, result);
 }
 
 // The weight files of the preset's model.
@@ -344,11 +339,8 @@ int run_loading(const BenchDevice& device, const BenchFlags& flags,
                                                           {.repeat = std::max(3, flags.repeat)});
   const std::string subject =
       (preset.model.is_composed ? preset.model.llm : preset.model.path) + ", " +
-      std::string(weights::describe(config::weight_format(preset.quantization))) + " weights, " +
-      device.description;
-  if (flags.json != "-") std::cout << bench::to_table(subject, result);
-  if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
-  return kExitOk;
+      describe_setting(config::weight_format(preset.quantization), std::nullopt, device);
+  return write_result(flags, subject, result);
 }
 
 // `--model qwen3-0.6b` means `--shape qwen3-0.6b` if there is no such folder.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "config/devices.h"
 #include "config/resolve.h"
+#include "plan/kv_dtype_name.h"
 
 namespace caption::cli {
 namespace {
@@ -49,6 +50,13 @@ BenchDevice choose_bench_device(const BenchFlags& flags, bool has_decoder,
           .memory_bytes = gpus.front().memory_bytes,
           .description = config::gpu_name(gpus.front()),
           .gpu = gpus.front()};
+}
+
+std::string describe_setting(weights::WeightFormat weights, std::optional<DType> pages,
+                             const BenchDevice& device) {
+  std::string text = std::string(weights::describe(weights)) + " weights, ";
+  if (pages.has_value()) text += std::string(plan::kv_dtype_name(*pages)) + " KV, ";
+  return text + device.description;
 }
 
 }  // namespace caption::cli

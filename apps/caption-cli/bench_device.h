@@ -9,6 +9,8 @@
 #include "backend/machine.h"
 #include "bench_flags.h"
 #include "config/preset.h"
+#include "tensor/dtype.h"
+#include "weights/format.h"
 
 namespace caption::cli {
 
@@ -25,5 +27,9 @@ struct BenchDevice {
 BenchDevice choose_bench_device(const BenchFlags& flags, bool has_decoder,
                                 const config::Preset& preset, const Machine& machine,
                                 const std::string& cpu_tier);
+
+// Returns "bf16 weights, int8 KV, 2 threads, avx512"; without `pages`, no KV.
+std::string describe_setting(weights::WeightFormat weights, std::optional<DType> pages,
+                             const BenchDevice& device);
 
 }  // namespace caption::cli

@@ -53,8 +53,7 @@ int bench_gpu_steps(const BenchFlags& flags, const BenchDevice& device,
   options.on_step = [](const std::string& step) { log_info("bench", step); };
   const bench::StepBench result = bench::bench_steps(stream, *decoder, options);
   const std::string subject =
-      name + " (random weights); " + std::string(weights::describe(format)) + " weights, " +
-      std::string(dtype_name(options.kv_dtype)) + " KV, " + device.description;
+      name + " (random weights); " + describe_setting(format, options.kv_dtype, device);
   if (flags.json != "-") std::cout << bench::to_table(subject, result);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
   return kExitOk;

@@ -38,10 +38,9 @@ bench::Roofline measure_machine(const Context& context) {
   return bench::measure_roofline(stream);
 }
 
-std::string describe_setting(const BenchDevice& device, const OpenedModel& opened) {
-  return std::string(weights::describe(opened.costs.weights)) + " weights, " +
-         std::string(dtype_name(opened.options.engine.kv_dtype)) + " KV, " + device.description +
-         ", " + describe_work(opened);
+std::string describe_run(const BenchDevice& device, const OpenedModel& opened) {
+  return describe_setting(opened.costs.weights, opened.options.engine.kv_dtype, device) + ", " +
+         describe_work(opened);
 }
 
 // Prints the prices and returns the exit code.
@@ -105,7 +104,7 @@ int bench_videos(const BenchVideos& wanted, const BenchDevice& device,
     return exit_code;
   }
   const OpenedModel opened = open_for_bench(bench, preset);
-  subject.setting = describe_setting(device, opened);
+  subject.setting = describe_run(device, opened);
   if (wanted.price == PriceOf::kNothing) return report_runs(bench, opened, subject);
   bench::PriceReport prices =
       wanted.price == PriceOf::kDrafts ? price_drafts(bench, opened) : price_options(bench, opened);

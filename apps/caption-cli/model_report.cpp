@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "config/choices.h"
 #include "config/fields.h"
+#include "plan/kv_dtype_name.h"
 #include "records/file_name.h"
 
 namespace caption::cli {
@@ -292,7 +293,7 @@ void report_bytes(const Context& context, const model::Blueprint& blueprint, Mod
   report.json().begin_object("kv_bytes_per_token");
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
     const std::int64_t bytes = model::kv_token_bytes(*blueprint.text, dtype);
-    const std::string name(dtype == DType::kI8 ? "int8" : dtype_name(dtype));
+    const std::string name(plan::kv_dtype_name(dtype));
     sizes.push_back(name + " " + std::to_string(bytes) + " B");
     report.json().add(name, bytes);
   }

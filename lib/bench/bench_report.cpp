@@ -10,6 +10,7 @@
 #include "bench/internal/operations_json.h"
 #include "bench/internal/report_parts.h"
 #include "bench/profile_report.h"
+#include "plan/kv_dtype_name.h"
 
 namespace caption::bench {
 namespace {
@@ -190,7 +191,7 @@ void write_variant(JsonWriter& json, const Comparison& comparison, const Variant
       .add("max_num_seqs", static_cast<std::int64_t>(result.variant.options.max_num_seqs))
       .add("max_num_batched_tokens",
            static_cast<std::int64_t>(result.variant.options.max_num_batched_tokens))
-      .add("kv_dtype", dtype_name(result.variant.options.kv_dtype))
+      .add("kv_dtype", plan::kv_dtype_name(result.variant.options.kv_dtype))
       .add("batch_occupancy", batch_occupancy(result))
       .add("median_run", static_cast<std::int64_t>(result.median_run));
   json.begin_list("runs");

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "base/units.h"
+#include "plan/kv_dtype_name.h"
 #include "plan/plan.h"
 
 namespace caption::plan {
@@ -56,7 +57,7 @@ void write_model(const Plan& plan, Lines& lines) {
     lines.add(kv.dtype == input.kv_dtype ? "KV per token, chosen" : "KV per token",
               count_text(kv.token_bytes) + " B",
               kv.dtype == DType::kI8 ? "int8 with bf16 scales per token and head"
-                                     : std::string(dtype_name(kv.dtype)));
+                                     : std::string(kv_dtype_name(kv.dtype)));
   }
 }
 
@@ -169,7 +170,7 @@ void write_bytes_json(const Plan& plan, JsonWriter& json) {
   }
   json.end_object().begin_object("kv_bytes_per_token");
   for (const KvBytes& kv : plan.kv_bytes_by_dtype) {
-    json.add(dtype_name(kv.dtype), kv.token_bytes);
+    json.add(kv_dtype_name(kv.dtype), kv.token_bytes);
   }
   json.end_object();
   json.begin_object("bytes")
@@ -221,7 +222,7 @@ std::string to_json(const Plan& plan) {
       .add("fits", plan.fits)
       .add("parameters", plan.parameters.total())
       .add("weights", weights::describe(input.weights))
-      .add("kv_dtype", dtype_name(input.kv_dtype));
+      .add("kv_dtype", kv_dtype_name(input.kv_dtype));
   write_bytes_json(plan, json);
   json.add("page_bytes", plan.page_bytes)
       .add("num_pages", plan.num_pages)

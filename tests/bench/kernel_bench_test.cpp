@@ -85,7 +85,7 @@ TEST_SUITE("bench/kernel_bench") {
         // results of 4 heads.
         {"attention, decoding", "bf16 KV, batch 3 of 40", 3, 4.0 * 64 * 3 * 40,
          2 * 3 * 40 * 2 * 16 * 2 + 2 * 4 * 3 * 64},
-        {"attention, decoding", "i8 KV, batch 1 of 40", 1, 4.0 * 64 * 40,
+        {"attention, decoding", "int8 KV, batch 1 of 40", 1, 4.0 * 64 * 40,
          2 * 40 * 2 * (16 + 2) + 2 * 4 * 64},
         {"attention, prompt", "bf16 KV, batch 1 of 40", 40, 4.0 * 64 * (40 * 41 / 2),
          2 * 40 * 2 * 16 * 2 + 2 * 4 * 40 * 64},

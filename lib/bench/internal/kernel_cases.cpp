@@ -13,6 +13,7 @@
 #include "kernels/rope.h"
 #include "kernels/vision_embed.h"
 #include "kv/page_pool.h"
+#include "plan/kv_dtype_name.h"
 
 namespace caption::bench {
 namespace {
@@ -110,8 +111,8 @@ void bench_paged_attention(KernelTimer& timer, const model::DecoderSpec& shape, 
   // Row i of the last `rows` rows attends to context - rows + i + 1 keys.
   const double attended = as_double(batch * rows) * as_double(2 * context - rows + 1) / 2;
   KernelRow row{.operation = rows == 1 ? "attention, decoding" : "attention, prompt",
-                .setting = std::string(dtype_name(dtype)) + " KV, batch " + std::to_string(batch) +
-                           " of " + std::to_string(context),
+                .setting = std::string(plan::kv_dtype_name(dtype)) + " KV, batch " +
+                           std::to_string(batch) + " of " + std::to_string(context),
                 .tokens = tokens};
   row.bytes = pages.bytes(shape, dtype) + as_double(2 * 4 * tokens * shape.q_dim());
   row.flops = 4 * as_double(shape.q_dim()) * attended;
