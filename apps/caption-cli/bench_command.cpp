@@ -359,9 +359,17 @@ void require_named_weights(const BenchFlags& flags, const config::Preset& preset
               "bench: --dtype auto chooses for a model's files; --shape needs a format's name");
 }
 
+// The file of --examples, like the folder of --adapter, is read only where captions are made.
+config::LoadedPreset load_measured_preset(const BenchFlags& flags, const Globals& globals,
+                                          const Machine& machine) {
+  PresetFlags preset = flags.preset;
+  if (flags.videos.empty()) preset.examples_file.clear();
+  return load_preset(preset, globals.locations, machine);
+}
+
 int run_bench(BenchFlags flags, const Globals& globals) {
   const Machine machine = detect_machine();
-  config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
+  config::LoadedPreset loaded = load_measured_preset(flags, globals, machine);
   if (flags.shape.empty() && flags.videos.empty() && names_a_shape(loaded.preset.model)) {
     flags.shape = loaded.preset.model.path;
   }
