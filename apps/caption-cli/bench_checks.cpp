@@ -177,6 +177,22 @@ void require_planted_alone(const BenchFlags& flags, bool is_planted) {
   }
 }
 
+// Throws Error(kUsage), naming the option, where one that is for captions of videos is given and
+// there are none.
+void require_no_captions(const BenchFlags& flags, bool is_planted) {
+  if (flags.price != PriceOf::kNothing && !is_planted) {
+    const auto* const choice =
+        std::find_if(kPriceChoices.begin(), kPriceChoices.end(),
+                     [&](const auto& one) { return one.second == flags.price; });
+    throw Error(ErrorCode::kUsage,
+                std::string("bench: --price ") + choice->first + " needs videos to caption" +
+                    (flags.price == PriceOf::kDrafts ? ", or a --shape that has a decoder" : ""));
+  }
+  if (!flags.references.empty()) {
+    throw Error(ErrorCode::kUsage, "bench: --references needs videos to caption");
+  }
+}
+
 // Why what is measured passes over an option of the preset, as the end of a sentence; nullopt for
 // an option with an effect.
 std::optional<std::string> why_passed_over(const BenchFlags& flags, Device where, bool has_decoder,
@@ -234,7 +250,9 @@ void warn_of_idle(const BenchFlags& flags, const config::LoadedPreset& loaded, D
 void check_flags(const BenchFlags& flags, bool has_decoder) {
   const bool has_videos = !flags.videos.empty();
   if (has_videos && (flags.kernels || !flags.shape.empty())) {
-    throw Error(ErrorCode::kUsage, "bench: --kernels and --shape measure no videos");
+    throw Error(
+        ErrorCode::kUsage,
+        std::string("bench: ") + (flags.kernels ? "--kernels" : "--shape") + " measures no videos");
   }
   if (!flags.predict.empty() && (!flags.kernels || flags.shape.empty())) {
     throw Error(ErrorCode::kUsage, "bench: --predict is for --kernels of a --shape");
@@ -268,18 +286,19 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
   const bool is_planted = flags.price == PriceOf::kDrafts && !flags.shape.empty() && has_decoder &&
                           !flags.kernels && !flags.tower;
   if (!has_videos && !flags.shape.empty()) require_planted_alone(flags, is_planted);
-  const bool has_price = flags.price != PriceOf::kNothing && !is_planted;
-  if (!has_videos && (!flags.references.empty() || has_price)) {
-    throw Error(ErrorCode::kUsage, "--references and --price need videos to caption");
-  }
+  if (!has_videos) require_no_captions(flags, is_planted);
   if (flags.price != PriceOf::kWeights &&
       (flags.price_positions != 0 || !flags.price_base.empty())) {
-    throw Error(ErrorCode::kUsage, "--price-positions and --price-base are for --price weights");
+    throw Error(ErrorCode::kUsage,
+                std::string("bench: ") +
+                    (flags.price_positions != 0 ? "--price-positions" : "--price-base") +
+                    " is for --price weights");
   }
   if (!flags.svg.empty() && (flags.sweep.size() < 2 || flags.kernels || is_planted)) {
-    throw Error(ErrorCode::kUsage,
-                "--svg draws throughput over batch size; give --sweep with two sizes or more, and "
-                "no --kernels or --price");
+    throw Error(
+        ErrorCode::kUsage,
+        "bench: --svg draws throughput over batch size; give --sweep with two sizes or more, and "
+        "no --kernels or --price");
   }
 }
 

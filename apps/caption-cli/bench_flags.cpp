@@ -142,11 +142,7 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
       ->type_name(kPathType)
       ->group(kVideoGroup);
   add_choice<PriceOf>(
-      command, "--price", flags.price,
-      {{"attention", PriceOf::kAttention},
-       {"kv", PriceOf::kKvCache},
-       {"drafts", PriceOf::kDrafts},
-       {"weights", PriceOf::kWeights}},
+      command, "--price", flags.price, {kPriceChoices.begin(), kPriceChoices.end()},
       "memory, speed and scores of each choice\n"
       "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. drafts: "
       "--drafts none, ngram, archive, self; with --shape and no videos, guesses that are right "

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench_videos.h"
@@ -13,6 +15,11 @@
 namespace caption::cli {
 
 enum class WorkloadKind { kStaticVsContinuous, kMixed, kPrefix, kFixed };
+
+// The words of --price.
+inline constexpr std::array kPriceChoices = {
+    std::pair("attention", PriceOf::kAttention), std::pair("kv", PriceOf::kKvCache),
+    std::pair("drafts", PriceOf::kDrafts), std::pair("weights", PriceOf::kWeights)};
 
 struct BenchFlags {
   PresetFlags preset;

@@ -170,7 +170,8 @@ const char* option_without_gguf(const QuantizeFlags& flags) {
   if (flags.max_shard_bytes) return "--max-shard-size is for files of safetensors";
   if (flags.group_size != 128) return "--group-size is for w4a16, awq and gptq";
   if (flags.calibration.is_wanted()) return "--calibrate is for awq and gptq";
-  return flags.act_order || flags.damping ? "--act-order and --damping are for gptq" : nullptr;
+  if (flags.act_order) return "--act-order is for gptq";
+  return flags.damping ? "--damping is for gptq" : nullptr;
 }
 
 int make_gguf_files(const GgufFormat& format, const QuantizeFlags& flags,

@@ -185,7 +185,10 @@ void check_output(const OutputFlags& flags, const std::vector<std::string>& argu
   }
   if (flags.is_stdout()) {
     if (!flags.retry_failed && !flags.overwrite && flags.retry.empty()) return;
-    throw Error(ErrorCode::kUsage, "--retry, --retry-failed and --overwrite need -o FILE");
+    const std::string given = flags.overwrite      ? "--overwrite"
+                              : flags.retry_failed ? "--retry-failed"
+                                                   : "--retry";
+    throw Error(ErrorCode::kUsage, given + " needs -o FILE");
   }
   for (const std::string& argument : arguments) {
     if (!is_same_file(argument, flags.path)) continue;
