@@ -1,30 +1,43 @@
 #include "bench/cuda_prediction.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <iterator>
 
-#include "base/error.h"
+#include "plan/cards.h"
 
 namespace caption::bench {
 namespace {
 
-constexpr std::array kCards = {
-    CudaCard{"t4", 75, 40, 1.59e9, 320e9, 4e6, 20, 16},
-    CudaCard{"l4", 89, 58, 2.04e9, 300e9, 48e6, 32, 16},
-    CudaCard{"a100", 80, 108, 1.41e9, 1555e9, 40e6, 47, 8},
-    CudaCard{"h100", 90, 132, 1.83e9, 3350e9, 50e6, 40, 6.4, 4},
-    CudaCard{"h200", 90, 132, 1.83e9, 4800e9, 50e6, 40, 6.4, 4},
-};
+CudaCard predicted_card(const plan::Card& card) {
+  const plan::Multiprocessors& sms = card.multiprocessors;
+  return {.name = card.name,
+          .architecture = card.compute_capability,
+          .num_sms = sms.count,
+          .clock_hz = sms.clock_hz,
+          .bytes_per_s = card.bytes_per_s,
+          .l2_bytes = sms.l2_bytes,
+          .l2_bytes_per_clock = sms.l2_bytes_per_clock,
+          .clocks_per_product = sms.clocks_per_product,
+          .clocks_of_warpgroups = sms.clocks_of_warpgroups};
+}
 
 }  // namespace
 
-std::span<const CudaCard> cuda_cards() { return kCards; }
+std::span<const CudaCard> cuda_cards() {
+  static const std::vector<CudaCard> cards = [] {
+    std::vector<CudaCard> predicted;
+    for (const plan::Card& card : plan::cards()) predicted.push_back(predicted_card(card));
+    return predicted;
+  }();
+  return cards;
+}
 
 const CudaCard* find_cuda_card(std::string_view name) {
-  const auto* const found = std::find_if(kCards.begin(), kCards.end(),
-                                         [&](const CudaCard& card) { return name == card.name; });
-  return found == kCards.end() ? nullptr : found;
+  const std::span<const CudaCard> cards = cuda_cards();
+  const auto found = std::find_if(cards.begin(), cards.end(),
+                                  [&](const CudaCard& card) { return name == card.name; });
+  return found == cards.end() ? nullptr : &*found;
 }
 
 CudaTime predict(const CudaCard& card, const CudaWork& work) {

@@ -62,9 +62,7 @@ inline constexpr double kLatencySeconds = 1e-6;
 inline constexpr double kL2LatencyClocks = 339;
 inline constexpr double kDramLatencyClocks = 542;
 
-// Sources: NVIDIA's data sheets and architecture white papers; L2 of T4: arXiv:1903.07486. No
-// figure of L2 was found for L4 and H100: they are taken as 32 and 40 bytes per clock and
-// multiprocessor.
+// What a prediction needs of a card (plan/cards.h, which has the meanings).
 struct CudaCard {
   const char* name;           // "h100"
   int architecture;           // 10 * major + minor
@@ -73,8 +71,6 @@ struct CudaCard {
   double bytes_per_s;         // DRAM
   double l2_bytes;            // size
   double l2_bytes_per_clock;  // per multiprocessor
-  // Clocks that a quarter of a multiprocessor needs per m16n8k16 by mma.sync, and within a product
-  // of a warpgroup (kernels/cuda/warpgroup.cuh); 0: it has none.
   double clocks_per_product;
   double clocks_of_warpgroups = 0;
 
@@ -90,6 +86,7 @@ struct CudaCard {
   }
 };
 
+// plan::cards(), in their order.
 std::span<const CudaCard> cuda_cards();
 // Null for an unknown name.
 const CudaCard* find_cuda_card(std::string_view name);

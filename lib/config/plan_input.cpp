@@ -74,12 +74,12 @@ void set_prompt(const PromptTokens& tokens, plan::PlanInput& input) {
 
 void set_card(const plan::Card& card, plan::PlanInput& input) {
   set_cuda(input);
-  input.device_name = card.name;
+  input.device_name = card.product;
   input.memory_bytes = card.memory_bytes;
   input.compute_capability = card.compute_capability;
   input.rates = {.bytes_per_s = card.bytes_per_s,
                  .flops_per_s = flops_per_s(card, input.weights),
-                 .source = "data sheet of an " + std::string(card.name)};
+                 .source = "data sheet of an " + std::string(card.product)};
 }
 
 void set_card(const CudaDevice& device, plan::PlanInput& input) {

@@ -229,7 +229,7 @@ std::string card_of(const Preset& preset, const PlanComment& comment,
     wrong.push_back("no card is known as \"" + card + "\"; there are " + join(plan::card_names()));
     return has_own_card ? preset.name : "";
   }
-  if (has_own_card && plan::find_card(preset.name)->preset != plan::find_card(card)->preset) {
+  if (has_own_card && plan::find_card(preset.name)->name != plan::find_card(card)->name) {
     wrong.push_back("is named after a card, and its plan is for " + card);
   }
   return card;

@@ -92,7 +92,7 @@ TEST_SUITE("app/completion") {
     CHECK(bash.complete({"run", "--retry", "failed,"}) ==
           Answers{"failed,suspicious", "failed,truncated"});
     CHECK(bash.complete({"run", "--threads", ""}).empty());
-    CHECK(bash.complete({"plan", "--card", "h"}) == Answers{"h100"});
+    CHECK(bash.complete({"plan", "--card", "h"}) == Answers{"h100", "h200"});
     CHECK(bash.complete({"completion", "z"}) == Answers{"zsh"});
     // Files, folders and presets: a name with a space is one completion.
     CHECK(bash.complete({"run", ""}) == Answers{"a b.mp4", "mine.yaml", "videos here"});

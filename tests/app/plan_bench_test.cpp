@@ -53,6 +53,23 @@ TEST_SUITE("app/plan") {
     CHECK(finished.out.find("would take") != std::string::npos);
   }
 
+  TEST_CASE("each card that is predicted can be planned for, with memory and rates of its own") {
+    const auto plan_for = [](const char* card) {
+      const Finished finished = run_cli({"plan", "--preset", "h100", "--card", card, "--json"});
+      CHECK(finished.exit_code == 4);  // no GPU is here
+      return parse(finished.out);
+    };
+    const JsonObject h100 = plan_for("h100");
+    const JsonObject h200 = plan_for("H200");
+    CHECK(h200.get_string("device", "") == "NVIDIA H200 SXM (141 GB)");
+    CHECK(h200.require_int("num_pages", 1, 1LL << 40) >
+          h100.require_int("num_pages", 1, 1LL << 40));
+    CHECK(h200.get_object("decode")->get_double("tokens_per_s", 0) >
+          h100.get_object("decode")->get_double("tokens_per_s", 0));
+    CHECK(run_cli({"plan", "--card", "h300"}).err.find("there are t4, l4, a100, h100, h200") !=
+          std::string::npos);
+  }
+
   TEST_CASE("plan says that run would start exactly where it does, and else how it would end") {
     const TemporaryFolder folder;
     const std::string preset = (folder.path() / "absent.yaml").string();

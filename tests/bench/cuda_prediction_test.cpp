@@ -13,6 +13,7 @@
 #include "bench/profile_report.h"
 #include "bench/run_workload.h"
 #include "model/random_model.h"
+#include "plan/cards.h"
 #include "plan/known_models.h"
 
 namespace caption::bench {
@@ -281,6 +282,18 @@ TEST_SUITE("bench/cuda_prediction") {
     for (const char* const card : {"t4", "a100"}) {
       CHECK_THROWS_WITH_AS(prediction_table(card, "small", kShape, WeightFormat::kFp8),
                            doctest::Contains("use --dtype w8a8"), Error);
+    }
+  }
+
+  TEST_CASE("cards are those that are planned for, with the data sheet's rate of tensor cores") {
+    REQUIRE(cuda_cards().size() == plan::cards().size());
+    for (const plan::Card& planned : plan::cards()) {
+      CAPTURE(planned.name);
+      const CudaCard* const card = find_cuda_card(planned.name);
+      REQUIRE(card != nullptr);
+      CHECK(card->architecture == planned.compute_capability);
+      CHECK(card->bytes_per_s == planned.bytes_per_s);
+      CHECK(card->flops_per_s() == doctest::Approx(planned.flops_per_s).epsilon(0.01));
     }
   }
 

@@ -89,10 +89,10 @@ TEST_SUITE("config/preset_check") {
         CHECK(contradictions(file.name, with_figure(text, name, "1 kg")).size() == 1);
       }
     }
-    CHECK(num_cards == static_cast<int>(plan::card_names().size()));
+    CHECK(num_cards == 4);  // an H200 has no preset of its own
   }
 
-  TEST_CASE("each card is given the preset that is made for it") {
+  TEST_CASE("each card is given the preset that is made for it, and an H200 that of an H100") {
     for (const std::string_view name : plan::card_names()) {
       CAPTURE(name);
       Machine machine = small_machine();
@@ -100,10 +100,11 @@ TEST_SUITE("config/preset_check") {
                                .compute_major = 8,
                                .compute_minor = 0,
                                .memory_bytes = plan::find_card(name)->memory_bytes}};
-      CHECK(choose_preset(machine, true) == name);
+      const std::string_view preset = name == "h200" ? "h100" : name;
+      CHECK(choose_preset(machine, true) == preset);
       CHECK(choose_preset(machine, false) == "cpu");
       CHECK(check_preset("auto", {}, machine).subject ==
-            "takes " + std::string(name) + " on this machine");
+            "takes " + std::string(preset) + " on this machine");
     }
   }
 
