@@ -98,6 +98,19 @@ void check_map(const Part& map, std::span<const float> expected, const std::stri
   }
 }
 
+// Elements of a tensor of largest magnitudes. Throw Error(kBadModel) for one that is not finite or
+// negative.
+float magnitude_at(const Part& part, std::int64_t i) {
+  const float number = finite_at(part, i);
+  require_magnitudes(part, i, 1, &number);
+  return number;
+}
+
+void read_magnitudes(const Part& part, std::int64_t first, std::int64_t count, float* to) {
+  read_finite(part, first, count, to);
+  require_magnitudes(part, first, count, to);
+}
+
 class BlockTensor final : public CodedTensor {
  public:
   BlockTensor(Module& module, const std::string& quant_type)
@@ -188,9 +201,10 @@ unsigned BlockTensor::code_at(std::int64_t i) const {
 }
 
 float BlockTensor::scale_at(std::int64_t block) const {
-  if (!parts_.nested_absmax) return finite_at(parts_.absmax, block);
+  if (!parts_.nested_absmax) return magnitude_at(parts_.absmax, block);
+  // The sum may be a little below 0 where the scale that was rounded is near it.
   const std::int64_t code = parts_.absmax.as<std::uint8_t>()[block];
-  const float nested = finite_at(*parts_.nested_absmax, block / parts_.format.nested_block);
+  const float nested = magnitude_at(*parts_.nested_absmax, block / parts_.format.nested_block);
   const float scale = finite_at(*parts_.nested_map, code) * nested + parts_.format.nested_offset;
   if (!std::isfinite(scale)) fail_part(parts_.absmax, "stands for a scale that is not finite");
   return scale;
@@ -215,6 +229,8 @@ QuantisedMatrix BlockTensor::borrow_codes(std::int64_t first, std::int64_t count
   QuantisedMatrix matrix = has_scales_in_file ? describe() : read_scales(first, count);
   if (has_scales_in_file) {
     const std::int64_t groups = matrix.num_groups();
+    require_magnitudes(parts_.absmax, first * groups, count * groups,
+                       parts_.absmax.as<float>() + first * groups);
     matrix.file_scales = {.dtype = DType::kF32,
                           .numbers = parts_.absmax.as<float>() + first * groups,
                           .row_stride = groups,
@@ -241,7 +257,7 @@ QuantisedMatrix BlockTensor::read_scales(std::int64_t first, std::int64_t count)
   const std::int64_t groups = matrix.num_groups();
   matrix.scales = Tensor(DType::kF32, {count, groups});
   if (has_block_per_group()) {
-    read_finite(parts_.absmax, first * groups, count * groups, matrix.scales.as<float>());
+    read_magnitudes(parts_.absmax, first * groups, count * groups, matrix.scales.as<float>());
     return matrix;
   }
   // The groups of all rows follow one another in the blocks, each of which holds whole groups.
@@ -342,7 +358,7 @@ QuantisedMatrix RowTensor::read_scales(std::int64_t first, std::int64_t count) c
   matrix.group_columns = shape()[1];
   matrix.scales = Tensor(DType::kF32, {count, 1});
   auto* const scales = matrix.scales.as<float>();
-  read_finite(parts_.scales, first, count, scales);
+  read_magnitudes(parts_.scales, first, count, scales);
   std::transform(scales, scales + count, scales, [](float scale) { return scale / 127.0F; });
   return matrix;
 }
@@ -352,7 +368,7 @@ Tensor RowTensor::decode() const {
   Tensor numbers(DType::kF32, shape());
   const std::int64_t columns = shape()[1];
   for (std::int64_t n = 0; n < shape()[0]; ++n) {
-    const float scale = finite_at(parts_.scales, n);
+    const float scale = magnitude_at(parts_.scales, n);
     const std::int8_t* const codes = parts_.codes.as<std::int8_t>() + n * columns;
     float* const to = numbers.as<float>() + n * columns;
     for (std::int64_t k = 0; k < columns; ++k) {

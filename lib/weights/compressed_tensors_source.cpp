@@ -277,7 +277,7 @@ IntParts read_int_parts(Module& module, const CompressionScheme& scheme) {
   const Part scales = module.require_any_rank("weight_scale", {"BF16", "F16", "F32"});
   IntParts parts{.shape = shape,
                  .codes = PackedInts(*codes, is_packed ? scheme.num_bits : 0),
-                 .scales = ScaleGrid(scales, shape, block, kLargestCode)};
+                 .scales = ScaleGrid(scales, shape, block, kLargestCode, ScaleSign::kAny)};
   const std::int64_t groups = parts.scales.num_across();
   if (const auto zeros = find_zeros(module, scheme, shape, groups)) {
     parts.is_zero_packed = zeros->tensor->dtype_name == "I32";

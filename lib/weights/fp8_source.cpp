@@ -181,8 +181,9 @@ std::unique_ptr<CodedTensor> make_fp8_tensor(Module& module, const Part& scales,
   if (block.rows == 0) block.rows = shape[0];
   if (block.columns == 0) block.columns = shape[1];
   module.add_parts({"input_scale", "activation_scale"});
-  return std::make_unique<Fp8Tensor>(codes, ScaleGrid(scales, shape, block, kLargestE4M3), block,
-                                     module.parts());
+  return std::make_unique<Fp8Tensor>(
+      codes, ScaleGrid(scales, shape, block, kLargestE4M3, ScaleSign::kNotNegative), block,
+      module.parts());
 }
 
 CodedTensors find_fp8(const Checkpoint& file, const JsonObject& config) {

@@ -20,17 +20,22 @@ struct ScaleBlock {
   std::int64_t columns = 1;
 };
 
+// Whether scales are largest magnitudes of weights, which are not negative, or of any sign, as some
+// tools write those of integers.
+enum class ScaleSign { kAny, kNotNegative };
+
 // The scales of a matrix [N, K]: a tensor [ceil(N / block.rows), ceil(K / block.columns)], which
 // may lack axes of one element.
 class ScaleGrid {
  public:
   // `largest` is the largest magnitude that a scale is multiplied by. Throws Error(kBadModel) for a
   // tensor of another shape.
-  ScaleGrid(Part part, const Shape& matrix, ScaleBlock block, float largest)
+  ScaleGrid(Part part, const Shape& matrix, ScaleBlock block, float largest, ScaleSign sign)
       : part_(std::move(part)),
         block_(block),
         num_across_(divide_up(matrix[1], block.columns)),
-        largest_(largest) {
+        largest_(largest),
+        sign_(sign) {
     const std::int64_t num_down = divide_up(matrix[0], block.rows);
     const auto is_one = [](std::int64_t extent) { return extent == 1; };
     std::vector<std::int64_t> expected = {num_down, num_across_};
@@ -49,11 +54,12 @@ class ScaleGrid {
   // Columns with a scale of their own.
   std::int64_t num_across() const { return num_across_; }
   // Returns the scale of row n and of group g of columns. Throws Error(kBadModel) when the scale,
-  // or its product with `largest`, is not finite.
+  // or its product with `largest`, is not finite, or the scale is negative and must not be.
   float at(std::int64_t n, std::int64_t g) const {
     const std::int64_t row = block_.rows == 1 ? n : n / block_.rows;
     const float scale = number_at(*part_.tensor, row * num_across_ + g);
     require_finite(scale);
+    require_sign(row * num_across_ + g, 1, &scale);
     return scale;
   }
   // The scales of rows from `first` on where the file has them, if each row has its own.
@@ -84,6 +90,10 @@ class ScaleGrid {
     std::int32_t num_large = 0;
     for (std::int64_t i = 0; i < count; ++i) num_large += std::abs(to[i]) <= most ? 0 : 1;
     for (std::int64_t i = 0; i < count && num_large != 0; ++i) require_finite(to[i]);
+    require_sign(first, count, to);
+  }
+  void require_sign(std::int64_t first, std::int64_t count, const float* numbers) const {
+    if (sign_ == ScaleSign::kNotNegative) require_magnitudes(part_, first, count, numbers);
   }
   void require_finite(float scale) const {
     if (!std::isfinite(scale * largest_)) fail_part(part_, "holds a scale that is not finite");
@@ -93,6 +103,7 @@ class ScaleGrid {
   ScaleBlock block_;
   std::int64_t num_across_;
   float largest_;
+  ScaleSign sign_;
 };
 
 }  // namespace caption::weights

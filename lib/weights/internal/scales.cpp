@@ -1,8 +1,11 @@
 #include "weights/internal/scales.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
 
+#include "base/json.h"
 #include "weights/internal/code_rows.h"
 
 namespace caption::weights {
@@ -70,6 +73,19 @@ void read_finite(const Part& part, std::int64_t first, std::int64_t count, float
   if ((not_finite[0] | not_finite[1] | not_finite[2] | not_finite[3]) != 0) {
     fail_part(part, "holds a number that is not finite");
   }
+}
+
+void require_magnitudes(const Part& part, std::int64_t first, std::int64_t count,
+                        const float* numbers) {
+  std::int32_t num_negative = 0;  // without branches, in vectors
+  for (std::int64_t i = 0; i < count; ++i) num_negative += numbers[i] < 0 ? 1 : 0;
+  if (num_negative == 0) return;
+  const float* const found =
+      std::find_if(numbers, numbers + count, [](float number) { return number < 0; });
+  fail_part(part, "holds " + json_number(*found) + " (element " +
+                      std::to_string(first + (found - numbers)) +
+                      "), where the largest magnitude of weights, which is not negative, was "
+                      "expected");
 }
 
 }  // namespace caption::weights

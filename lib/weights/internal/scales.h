@@ -12,4 +12,10 @@ namespace caption::weights {
 // Error(kBadModel) when one is not finite.
 void read_finite(const Part& part, std::int64_t first, std::int64_t count, float* to);
 
+// For scales that the format defines as largest magnitudes, or as these divided by a constant.
+// `numbers` are elements [first, first + count) of the tensor; 0, that of weights that are all 0,
+// is one. Throws Error(kBadModel) that names the first negative one.
+void require_magnitudes(const Part& part, std::int64_t first, std::int64_t count,
+                        const float* numbers);
+
 }  // namespace caption::weights
