@@ -4,8 +4,12 @@
 
 #include "base/join.h"
 #include "bench/cuda_prediction.h"
+#include "config/choices.h"
+#include "draft_prices.h"
+#include "option_prices.h"
 #include "option_types.h"
 #include "plan/known_models.h"
+#include "plan/kv_dtype_name.h"
 
 namespace caption::cli {
 namespace {
@@ -20,6 +24,13 @@ CLI::Validator is_known_shape() {
                        : not_one_of(plan::known_model_names(), name);
           },
           ""};
+}
+
+template <class Values, class Name>
+std::string names_of(const Values& values, Name name) {
+  std::vector<std::string> names;
+  for (const auto value : values) names.emplace_back(name(value));
+  return join(names);
 }
 
 std::vector<std::string> predicted_cards() {
@@ -144,12 +155,15 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
   add_choice<PriceOf>(
       command, "--price", flags.price, {kPriceChoices.begin(), kPriceChoices.end()},
       "memory, speed and scores of each choice\n"
-      "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. drafts: "
-      "--drafts none, ngram, archive, self; with --shape and no videos, guesses that are right "
-      "with a planted probability, which --drafts self and --drafts model --draft-model SHAPE, "
-      "or SHAPE:LAYERS, compute. "
-      "weights: every --dtype, with the divergence of its logits from those of f32; "
-      "the figures are kept for this model.")
+      "attention: " +
+          config::choice_names<config::CompressionMode>() + ". kv: pages of " +
+          names_of(kPricedPages, plan::kv_dtype_name) + ". drafts: --drafts " +
+          names_of(kPricedMethods, config::choice_name<config::DraftMethod>) +
+          "; with --shape and no videos, guesses that are right "
+          "with a planted probability, which --drafts self and --drafts model --draft-model SHAPE, "
+          "or SHAPE:LAYERS, compute. "
+          "weights: every --dtype, with the divergence of its logits from those of f32; "
+          "the figures are kept for this model.")
       ->group(kVideoGroup);
   command
       .add_option("--price-positions", flags.price_positions,

@@ -67,10 +67,9 @@ class RecordedRequests {
 };
 
 std::vector<config::DraftMethod> methods_of(const OpenedModel& opened) {
-  std::vector<config::DraftMethod> methods = {
-      config::DraftMethod::kNone, config::DraftMethod::kNgram, config::DraftMethod::kArchive};
-  if (opened.options.engine.compression.mode == engine::CompressionMode::kNone) {
-    methods.push_back(config::DraftMethod::kSelf);
+  std::vector<config::DraftMethod> methods(kPricedMethods.begin(), kPricedMethods.end());
+  if (opened.options.engine.compression.mode != engine::CompressionMode::kNone) {
+    std::erase(methods, config::DraftMethod::kSelf);
   }
   if (opened.draft != nullptr) methods.push_back(config::DraftMethod::kModel);
   return methods;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/cpu_tier.h"
+#include "backend/cpu_tier_names.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/log.h"
@@ -33,10 +34,6 @@
 
 namespace caption::cli {
 namespace {
-
-std::vector<std::string> cpu_tier_names() {
-  return {"reference", "avx2", "avx512", "avx512bf16", "amx"};
-}
 
 // For tests and measurements; CAPTION_CPU_TIER gives the default.
 void add_tier_option(CLI::App& root, Globals& globals) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "plan/kv_dtype_name.h"
 #include "price_comparison.h"
 
 namespace caption::cli {
@@ -17,8 +18,9 @@ struct PricedOptions {
 
 std::vector<PricedOptions> kv_variants(const pipeline::Options& options) {
   std::vector<PricedOptions> variants;
-  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kI8, DType::kF32}) {
-    variants.push_back({.name = std::string(dtype_name(dtype)) + " KV", .options = options});
+  for (const DType dtype : kPricedPages) {
+    variants.push_back(
+        {.name = std::string(plan::kv_dtype_name(dtype)) + " KV", .options = options});
     variants.back().options.engine.kv_dtype = dtype;
   }
   return variants;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu_tier_names.h"
 #include "backend/internal/cpu_features.h"
 #include "base/error.h"
 #include "base/join.h"
@@ -54,6 +55,12 @@ std::optional<CpuTier> cpu_tier_from_name(std::string_view name) {
   return std::nullopt;
 }
 
+std::vector<std::string> cpu_tier_names() {
+  std::vector<std::string> names;
+  for (const CpuTier tier : kTiers) names.emplace_back(cpu_tier_name(tier));
+  return names;
+}
+
 std::span<const std::string_view> cpu_tier_features(CpuTier tier) {
   switch (tier) {
     case CpuTier::kReference: return {};
@@ -82,8 +89,7 @@ CpuTier choose_cpu_tier(std::string_view name) {
   const std::span<const CpuTier> supported = supported_cpu_tiers();
   const std::optional<CpuTier> tier = cpu_tier_from_name(name);
   if (!tier) {
-    std::vector<std::string> names;
-    for (const CpuTier known : kTiers) names.emplace_back(cpu_tier_name(known));
+    const std::vector<std::string> names = cpu_tier_names();
     throw Error(ErrorCode::kUsage, "no CPU tier is named \"" + std::string(name) +
                                        "\"; use one of " + join(names) +
                                        ", or leave out --cpu-tier and " + "CAPTION_CPU_TIER" +

@@ -6,18 +6,27 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "backend/cpu_tier_names.h"
 #include "backend/stream.h"
 #include "base/error.h"
 
 using caption::choose_cpu_tier;
 using caption::cpu_tier_from_name;
 using caption::cpu_tier_name;
+using caption::cpu_tier_names;
 using caption::CpuTier;
 using caption::Error;
 using caption::supported_cpu_tiers;
 
 TEST_SUITE_BEGIN("backend/cpu_tier");
+
+TEST_CASE("the names are those of all tiers, slowest first") {
+  CHECK(cpu_tier_names() ==
+        std::vector<std::string>{"reference", "avx2", "avx512", "avx512bf16", "amx"});
+  for (const std::string& name : cpu_tier_names()) CHECK(cpu_tier_from_name(name).has_value());
+}
 
 TEST_CASE("names and tiers are one to one") {
   for (const CpuTier tier :
