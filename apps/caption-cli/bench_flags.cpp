@@ -76,7 +76,7 @@ void add_predict_flag(CLI::App& command, BenchFlags& flags) {
 }
 
 void add_series_flags(CLI::App& command, BenchFlags& flags) {
-  command.add_option("--sweep", flags.sweep, "batch sizes (max_num_seqs) to go through: 1,2,4,8")
+  command.add_option("--sweep", flags.sweep, "batch sizes (--max-num-seqs) to go through")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(in_range(1, 4096))
@@ -177,7 +177,7 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
       .add_option("--price-base", flags.price_base,
                   "with --price weights: the model that --model was quantised from\n"
                   "Its f32 weights are then the reference.")
-      ->type_name(kFolderType)
+      ->type_name(kModelType)
       ->group(kVideoGroup);
 }
 

@@ -16,6 +16,7 @@
 #include "config/resolve.h"
 #include "config/resources.h"
 #include "doctor/diagnose.h"
+#include "eval/evaluate.h"
 #include "eval/korean_stemmer.h"
 #include "exit_codes.h"
 #include "globals.h"
@@ -32,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct DoctorFlags {
-  std::string dictionary = "/usr/share/hunspell/ko";
+  std::string dictionary = eval::EvaluateOptions().dictionary.string();
   bool json = false;
 };
 
@@ -96,14 +97,17 @@ doctor::PresetFacts examine_preset(const Context& context, const Globals& global
   return facts;
 }
 
-doctor::DictionaryFacts examine_dictionary(const std::string& base_path) {
+// `named` as for eval.
+doctor::DictionaryFacts examine_dictionary(const std::string& named) {
   doctor::DictionaryFacts facts;
-  facts.base_path = base_path;
+  facts.base_path = named;
   try {
-    const eval::KoreanStemmer stemmer(base_path);
+    facts.base_path = eval::find_dictionary(named).string();
+    const eval::KoreanStemmer stemmer(facts.base_path);
     facts.is_there = stemmer.mode() == eval::StemmerMode::kHunspell;
     if (facts.is_there) facts.version = stemmer.identity().version;
   } catch (const Error& error) {
+    // The files are missing, or are not usable, as this says.
     facts.is_there = true;
     facts.problem = error.what();
   }
@@ -161,8 +165,10 @@ void add_doctor_command(CLI::App& root, const Globals& globals, int& exit_code) 
   auto flags = std::make_shared<DoctorFlags>();
   command
       ->add_option("--dictionary", flags->dictionary,
-                   "hunspell's Korean dictionary, without .aff and .dic")
-      ->type_name(kFileType)
+                   "hunspell's Korean dictionary\n"
+                   "Its path without suffix, its .aff or .dic file, or the folder of ko.aff and "
+                   "ko.dic, as for eval.")
+      ->type_name(kPathType)
       ->default_str(flags->dictionary)
       ->group("Input");
   command->add_flag("--json", flags->json, "one JSON object in place of the lines")

@@ -70,7 +70,7 @@ void add_completion_command(CLI::App& root, int& exit_code,
       "Print the completions for a shell\n"
       "An installed caption-cli has them in the places where bash-completion, zsh and fish look; "
       "this is for one that is not installed.");
-  limit_to(command->add_option("shell", flags->shell, "whose"), {"bash", "zsh", "fish"})
+  limit_to(command->add_option("shell", flags->shell, "the shell"), {"bash", "zsh", "fish"})
       ->group("Input")
       ->required();
   command->footer(

@@ -123,6 +123,20 @@ eval::Corpus read_corpus(const EvalFlags& flags) {
   return corpus;
 }
 
+// Warns of options that change no score.
+void warn_of_idle(const EvalFlags& flags, const std::vector<eval::Metric>& metrics) {
+  if (flags.reference_field && !std::filesystem::is_directory(flags.references)) {
+    log_warning("eval", "--reference-field has no effect with --references " +
+                            records::escape_file_name(flags.references) +
+                            ", which is no folder of label files");
+  }
+  if (std::find(metrics.begin(), metrics.end(), eval::Metric::kMeteorKo) != metrics.end()) return;
+  const std::string without =
+      " has no effect without the metric " + std::string(metric_name(eval::Metric::kMeteorKo));
+  if (flags.dictionary.has_value()) log_warning("eval", "--dictionary" + without);
+  if (!flags.synonyms.empty()) log_warning("eval", "--synonyms" + without);
+}
+
 void run_eval(const EvalFlags& flags) {
   if (flags.captions == eval::kStandardInput && flags.references == eval::kStandardInput) {
     throw Error(ErrorCode::kUsage, "captions and references cannot both come from standard input");
@@ -136,13 +150,9 @@ void run_eval(const EvalFlags& flags) {
   if (!flags.json.empty() && flags.json == flags.per_clip) {
     throw Error(ErrorCode::kUsage, "--json and --per-clip name one file; give them two");
   }
-  if (flags.reference_field && !std::filesystem::is_directory(flags.references)) {
-    log_warning("eval", "--reference-field has no effect with --references " +
-                            records::escape_file_name(flags.references) +
-                            ", which is no folder of label files");
-  }
   eval::EvaluateOptions options;
   options.metrics = chosen_metrics(flags.metrics);
+  warn_of_idle(flags, options.metrics);
   // Throws if the named dictionary is missing, because meteor-ko without it is a different metric.
   if (flags.dictionary.has_value()) options.dictionary = eval::find_dictionary(*flags.dictionary);
   if (!flags.synonyms.empty()) options.synonyms = flags.synonyms;

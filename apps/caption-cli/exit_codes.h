@@ -30,7 +30,7 @@ inline constexpr std::array kExitCodeTexts = {
     ExitCodeText{kExitUsage,
                  "wrong usage, nothing to caption in what was named, or an output of another "
                  "configuration"},
-    ExitCodeText{kExitBadFile, "bad preset, model or reference file"},
+    ExitCodeText{kExitBadFile, "bad preset, model, captions or references"},
     ExitCodeText{kExitUnavailable, "device or feature unavailable, or out of memory"},
     ExitCodeText{kExitIo,
                  "the output could not be written, or was touched by another program meanwhile"},

@@ -312,7 +312,7 @@ void add_fit_flags(CLI::App& command, PlanFlags& flags) {
   command.add_option("--batch", flags.batch, "with --fit: most videos at a time")
       ->check(in_range(std::int64_t{1}, std::int64_t{4096}))
       ->type_name(kNumberType)
-      ->default_str("max_num_seqs")
+      ->default_str("--max-num-seqs")
       ->group(kGroup);
   command.add_option("--svg", flags.svg, "with --fit: a chart of speed over memory")
       ->type_name("FILE.svg")

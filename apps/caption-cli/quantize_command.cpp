@@ -277,7 +277,7 @@ std::vector<std::string> format_names() {
 }
 
 std::string format_help() {
-  std::string text = "format; awq and gptq round to nearest without --calibrate\n";
+  std::string text = "what is made\nawq and gptq round to nearest without --calibrate. ";
   const char* separator = "";
   for (const quantise::FormatEntry& format : quantise::formats()) {
     text += separator + std::string(format.name) + ": " + std::string(format.summary);

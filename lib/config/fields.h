@@ -217,7 +217,7 @@ void for_each_engine_field(Section& engine, Visit&& visit) {
               "Without a folder nothing is kept."},
         engine.kv_cache_dir);
   visit(Field{"engine.kv_cache_dir_bytes", "--kv-cache-dir-bytes", Affects::kNothing,
-              "most bytes of each kind in kv_cache_dir", Means::kBytes,
+              "most bytes of each kind in that folder", Means::kBytes,
               "Vision tokens and KV pages have so much each; what was not used for longest goes "
               "first."},
         engine.kv_cache_dir_bytes, IntRange{1 << 20, std::int64_t{1} << 50});

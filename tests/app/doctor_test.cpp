@@ -55,6 +55,9 @@ TEST_SUITE("app/doctor") {
     CHECK(absent.exit_code == 4);
     CHECK(state_of(absent, "dictionary") == "missing");
     CHECK(absent.out.find("apt-get install hunspell-ko") != std::string::npos);
+    // A folder is looked into, as by eval.
+    const Finished empty = run_cli({"doctor", "--dictionary", folder.path().string()});
+    CHECK(empty.out.find((folder.path() / "ko.aff").string()) != std::string::npos);
 
     const std::string other = (folder.path() / "other").string();
     write_text(other + ".aff", "SET UTF-8\n");
