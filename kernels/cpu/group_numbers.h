@@ -19,10 +19,25 @@ inline float number_at(const void* numbers, Element element, std::int64_t i) {
   return static_cast<const float*>(numbers)[i];
 }
 
-// `scale` is the scale of the same feature and group.
-inline float offset_at(const void* offsets, Element element, std::int64_t i, float scale) {
-  const float number = number_at(offsets, element, i);
-  return element == Element::kI8 ? scale * number : number;
+// Where the unit of number `i` [groups, kPanelColumns] of a panel is, whose groups have so many
+// pairs of columns.
+inline std::int64_t unit_position(std::int64_t i, std::int64_t group_pairs) {
+  const std::int64_t group = i / kPanelColumns;
+  return group * group_pairs / kUnitPairs * kPanelColumns + i % kPanelColumns;
+}
+
+// The next functions return number `i` [groups, kPanelColumns] of a panel in f32.
+inline float scale_at(const QuantisedArgs& args, std::int64_t i) {
+  const float number = number_at(args.scales, args.scale_element, i);
+  if (args.scale_element != Element::kI8) return number;
+  return to_float(F16{args.scale_units[unit_position(i, args.group_pairs)]}) * number;
+}
+
+inline float offset_at(const QuantisedArgs& args, std::int64_t i) {
+  const float number = number_at(args.offsets, args.offset_element, i);
+  if (args.offset_element != Element::kI8) return number;
+  if (args.scale_element != Element::kI8) return scale_at(args, i) * number;
+  return to_float(F16{args.offset_units[unit_position(i, args.group_pairs)]}) * number;
 }
 
 }  // namespace caption::kernels::cpu

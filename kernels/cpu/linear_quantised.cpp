@@ -100,41 +100,23 @@ Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
           .group_sums = sums};
 }
 
-namespace {
-
-// A panel of a matrix's scales or offsets [panels, groups, 32].
-const void* numbers_of(ConstView numbers, std::int64_t panel) {
-  const auto size = static_cast<std::int64_t>(dtype_size_bytes(numbers.dtype()));
-  return static_cast<const std::byte*>(numbers.raw()) + panel * numbers.row_stride() * size;
-}
-
-}  // namespace
-
 void multiply_quantised(const Tier& tier, const Activations& x, const PackedWeight& weight,
                         const Block& block, float* tile) {
-  const ConstView panels = weight.panels();
-  const std::int64_t num_pairs = panels.dim(1);
   const std::int64_t groups = weight.scales().dim(1);
   const bool has_offsets = !weight.offsets().empty();
   const auto multiply =
       weight.layout() == PackedWeight::Layout::kPanels8 ? tier.panel8 : tier.panel4;
   for (std::int64_t i = 0; i < block.num_panels(); ++i) {
     const std::int64_t panel = block.first_panel() + i;
-    multiply({.a = x.bf16 + block.first_row * x.bf16_stride(),
-              .a_stride = x.bf16_stride(),
-              .a_sums = has_offsets ? x.group_sums + block.first_row * groups : nullptr,
-              .a_sums_stride = groups,
-              .codes = static_cast<const std::uint8_t*>(panels.raw()) + panel * panels.row_stride(),
-              .codebook = reinterpret_cast<const std::uint16_t*>(weight.codebook().data()),
-              .scales = numbers_of(weight.scales(), panel),
-              .scale_element = element_of(weight.scales().dtype()),
-              .offsets = has_offsets ? numbers_of(weight.offsets(), panel) : nullptr,
-              .offset_element = has_offsets ? element_of(weight.offsets().dtype()) : Element::kF32,
-              .num_pairs = num_pairs,
-              .group_pairs = weight.group_columns() / 2,
-              .c = tile + i * kPanelColumns,
-              .c_stride = kBlockFeatures,
-              .m = block.num_rows});
+    QuantisedArgs args = weight.panel_args(panel);
+    args.a = x.bf16 + block.first_row * x.bf16_stride();
+    args.a_stride = x.bf16_stride();
+    args.a_sums = has_offsets ? x.group_sums + block.first_row * groups : nullptr;
+    args.a_sums_stride = groups;
+    args.c = tile + i * kPanelColumns;
+    args.c_stride = kBlockFeatures;
+    args.m = block.num_rows;
+    multiply(args);
   }
 }
 

@@ -103,6 +103,8 @@ void over_panels(const QuantisedMatrix& part, std::int64_t panel, const Pack& pa
   }
 }
 
+static_assert(kUnitColumns == 2 * kUnitPairs);
+
 // Writes numbers [rows, groups] f32 of a panel's rows as [groups, 32]; missing features are zeros.
 void pack_floats(const Tier& tier, const CodeRows& rows, const Tensor& numbers, float* to) {
   if (numbers.dim(1) == 1) {
@@ -111,10 +113,10 @@ void pack_floats(const Tier& tier, const CodeRows& rows, const Tensor& numbers, 
     return;
   }
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
-  tier.pack_dwords(rows.of(numbers).args(rows.part.num_groups() * kBytes, to));
+  tier.pack_dwords(rows.of(numbers).args(numbers.dim(1) * kBytes, to));
 }
 std::vector<float> pack_floats(const Tier& tier, const CodeRows& rows, const Tensor& numbers) {
-  std::vector<float> packed(static_cast<std::size_t>(rows.part.num_groups() * kPanelFeatures));
+  std::vector<float> packed(static_cast<std::size_t>(numbers.dim(1) * kPanelFeatures));
   pack_floats(tier, rows, numbers, packed.data());
   return packed;
 }
@@ -137,24 +139,47 @@ void pack_numbers(const Tier& tier, const CodeRows& rows, const Tensor& numbers,
   });
 }
 
-void pack_multiples(const Tier& tier, const CodeRows& rows, const PanelNumbers& to) {
-  const std::vector<float> scales = pack_floats(tier, rows, rows.part.scales);
-  const std::vector<float> offsets = pack_floats(tier, rows, rows.part.offsets);
+// Numbers that so many groups of a row share, [rows, units] f32.
+struct Units {
+  const Tensor& numbers;
+  std::int64_t num_groups;
+};
+
+// Packs numbers [rows, groups] f32 as multiples of the units.
+void pack_multiples(const Tier& tier, const CodeRows& rows, const Tensor& numbers,
+                    const Units& units, const PanelNumbers& to) {
+  const std::vector<float> packed_units = pack_floats(tier, rows, units.numbers);
   auto* held = static_cast<std::int8_t*>(to.stored());
-  for (std::size_t i = 0; i < scales.size(); ++i, ++held) {
-    const float multiple = scales[i] == 0 ? 0.0F : std::nearbyint(offsets[i] / scales[i]);
-    *held = static_cast<std::int8_t>(std::clamp(multiple, -128.0F, 127.0F));
-    check_held(offsets[i], scales[i] * to_float(*held));
+  std::int64_t i = 0;
+  for (const float number : pack_floats(tier, rows, numbers)) {
+    const std::int64_t at = i / kPanelFeatures / units.num_groups * kPanelFeatures;
+    const float unit = packed_units[static_cast<std::size_t>(at + i % kPanelFeatures)];
+    const float multiple = unit == 0 ? 0.0F : std::nearbyint(number / unit);
+    held[i] = static_cast<std::int8_t>(std::clamp(multiple, -128.0F, 127.0F));
+    check_held(number, unit * to_float(held[i++]));
   }
 }
 
+// Packs scales and offsets that rows have in f32 as multiples of units, and these.
+void pack_groups_in_units(const Tier& tier, const CodeRows& rows, const PanelGroups& to) {
+  const QuantisedMatrix& part = rows.part;
+  const std::int64_t num_groups = kUnitColumns / part.group_columns;
+  pack_numbers(tier, rows, part.scale_units, to.scale_units);
+  pack_multiples(tier, rows, part.scales, {part.scale_units, num_groups}, to.scales);
+  if (to.offsets.empty()) return;
+  pack_numbers(tier, rows, part.offset_units, to.offset_units);
+  pack_multiples(tier, rows, part.offsets, {part.offset_units, num_groups}, to.offsets);
+}
+
 // Packs scales and offsets that rows have in f32.
-void pack_groups(const Tier& tier, const CodeRows& rows, const PanelNumbers& scales,
-                 const PanelNumbers& offsets) {
-  pack_numbers(tier, rows, rows.part.scales, scales);
-  if (offsets.empty()) return;
-  if (offsets.dtype() == DType::kI8) return pack_multiples(tier, rows, offsets);
-  pack_numbers(tier, rows, rows.part.offsets, offsets);
+void pack_groups(const Tier& tier, const CodeRows& rows, const PanelGroups& to) {
+  if (to.scales.dtype() == DType::kI8) return pack_groups_in_units(tier, rows, to);
+  pack_numbers(tier, rows, rows.part.scales, to.scales);
+  if (to.offsets.empty()) return;
+  if (to.offsets.dtype() == DType::kI8) {
+    return pack_multiples(tier, rows, rows.part.offsets, {rows.part.scales, 1}, to.offsets);
+  }
+  pack_numbers(tier, rows, rows.part.offsets, to.offsets);
 }
 
 // Packs the scales of a panel's rows, in their dtype, and multiples of them made of zeros, from
@@ -179,8 +204,8 @@ bool pack_file_scales(const Tier& tier, const CodeRows& rows, void* to, std::int
        .to = to,
        .offsets = offsets});
 }
-bool pack_file_scales(const Tier& tier, const CodeRows& rows, const PanelNumbers& scales,
-                      const PanelNumbers& offsets) {
+bool pack_file_scales(const Tier& tier, const CodeRows& rows, const PanelGroups& to) {
+  const auto& [scales, offsets, scale_units, offset_units] = to;
   const FileScales& from = rows.part.file_scales;
   CAPTION_CHECK(from.dtype == scales.dtype() && (from.zeros != nullptr) == !offsets.empty() &&
                     (offsets.empty() || offsets.dtype() == DType::kI8),
@@ -210,17 +235,12 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
                 "panels of groups of " + std::to_string(first.group_columns) + " columns");
   packed.group_columns_ = is_cut ? kMaxGroupColumns : (first.group_columns + 1) / 2 * 2;
   const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
-  const std::int64_t groups = divide_up(first.num_columns, packed.group_columns_);
   const std::int64_t pairs = divide_up(first.num_columns, 2);
   packed.panels_ =
       first.is_4_bit()
           ? allocate_weight(stream, DType::kU8, {num_panels, pairs, kPanelFeatures})
           : allocate_weight(stream, DType::kI8, {num_panels, pairs, 2 * kPanelFeatures});
-  const NumberDTypes held = first.number_dtypes;
-  packed.scales_ = allocate_weight(stream, held.scales, {num_panels, groups, kPanelFeatures});
-  if (first.has_offsets()) {
-    packed.offsets_ = allocate_weight(stream, held.offsets, packed.scales_.shape());
-  }
+  packed.allocate_numbers(stream, first, num_panels);
   over_parts(
       stream.pool(), tier, num_rows,
       [&](std::int64_t row, std::int64_t count) { return borrow_rows(tier, rows, row, count); },
@@ -232,6 +252,21 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
       },
       most_panels_of(first));
   return packed;
+}
+
+void PackedWeight::allocate_numbers(Stream& stream, const QuantisedMatrix& like,
+                                    std::int64_t num_panels) {
+  const NumberDTypes held = like.number_dtypes;
+  const std::int64_t groups = divide_up(num_columns_, group_columns_);
+  scales_ = allocate_weight(stream, held.scales, {num_panels, groups, kPanelFeatures});
+  if (like.has_offsets()) offsets_ = allocate_weight(stream, held.offsets, scales_.shape());
+  if (!held.has_units()) return;
+  CAPTION_CHECK(held.offsets == DType::kI8 && kUnitColumns % group_columns_ == 0 &&
+                    group_columns_ == like.group_columns,
+                "units of groups of " + std::to_string(like.group_columns) + " columns");
+  const Shape units = {num_panels, divide_up(num_columns_, kUnitColumns), kPanelFeatures};
+  scale_units_ = allocate_weight(stream, DType::kF16, units);
+  if (like.has_offsets()) offset_units_ = allocate_weight(stream, DType::kF16, units);
 }
 
 void PackedWeight::set_column_order(Stream& stream, const ColumnOrder& order) {
@@ -268,8 +303,7 @@ bool PackedWeight::pack_blocks(const Tier& tier, const QuantisedMatrix& part, st
                 "blocks whose scales are held in another dtype");
   const std::int64_t panel_bytes = panels_.dim(1) * panels_.dim(2);
   auto* const codes = static_cast<std::uint8_t*>(panels_.view().raw()) + panel * panel_bytes;
-  const PanelNumbers scales(scales_, panel, part.num_groups());
-  const PanelNumbers offsets(offsets_, panel, part.num_groups());
+  const PanelGroups groups = groups_of_panel(panel, part.num_groups());
   bool is_finite = true;
   over_panels(part, 0, [&](const CodeRows& rows, std::int64_t further) {
     const PanelRows from = rows.codes();
@@ -277,25 +311,25 @@ bool PackedWeight::pack_blocks(const Tier& tier, const QuantisedMatrix& part, st
                                    .rows = from.rows(),
                                    .num_columns = num_columns_,
                                    .to = codes + further * panel_bytes,
-                                   .scales = scales.stored(further),
-                                   .offsets = offsets.stored(further)});
+                                   .scales = groups.scales.stored(further),
+                                   .offsets = groups.offsets.stored(further),
+                                   .scale_units = groups.scale_units.stored(further),
+                                   .offset_units = groups.offset_units.stored(further)});
   });
   return is_finite;
 }
 
 bool PackedWeight::pack_groups_of_panel(const Tier& tier, const CodeRows& rows,
                                         std::int64_t panel) {
-  const std::int64_t num_stored = rows.part.num_groups();
-  const PanelNumbers scales(scales_, panel, num_stored);
-  const PanelNumbers offsets(offsets_, panel, num_stored);
+  const PanelGroups groups = groups_of_panel(panel, rows.part.num_groups());
   bool is_finite = true;
   if (rows.part.file_scales.empty()) {
-    pack_groups(tier, rows, scales, offsets);
+    pack_groups(tier, rows, groups);
   } else {
-    is_finite = pack_file_scales(tier, rows, scales, offsets);
+    is_finite = pack_file_scales(tier, rows, groups);
   }
-  scales.repeat(group_columns_, rows.part.group_columns);
-  offsets.repeat(group_columns_, rows.part.group_columns);
+  groups.scales.repeat(group_columns_, rows.part.group_columns);
+  groups.offsets.repeat(group_columns_, rows.part.group_columns);
   return is_finite;
 }
 

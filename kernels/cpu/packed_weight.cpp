@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "kernels/cpu/group_numbers.h"
+#include "kernels/cpu/panel_numbers.h"
 #include "kernels/cpu/panel_rows.h"
 #include "kernels/cpu/select_tier.h"
 #include "kernels/cpu/tier.h"
@@ -24,8 +25,13 @@ void pack_panel_16(const Tier& tier, ConstView rows, std::int64_t panel, BF16* t
   tier.pack_dwords(from.args(rows.dim(1) * kBytes, to));
 }
 
-float offset_of(ConstView offsets, std::int64_t i, float scale) {
-  return offset_at(offsets.raw(), element_of(offsets.dtype()), i, scale);
+// A panel of a matrix's scales, offsets or units [panels, groups or units, 32]; null where there
+// are none.
+const void* numbers_of(const Tensor& numbers, std::int64_t panel) {
+  if (numbers.empty()) return nullptr;
+  const auto size = static_cast<std::int64_t>(dtype_size_bytes(numbers.dtype()));
+  return static_cast<const std::byte*>(numbers.view().raw()) +
+         panel * numbers.view().row_stride() * size;
 }
 
 }  // namespace
@@ -69,6 +75,29 @@ PackedWeight PackedWeight::pack_panels(Stream& stream, ConstView rows) {
   return packed;
 }
 
+PanelGroups PackedWeight::groups_of_panel(std::int64_t panel, std::int64_t num_stored) {
+  const std::int64_t num_units = scale_units_.empty() ? 0 : scale_units_.dim(1);
+  return {.scales = PanelNumbers(scales_, panel, num_stored),
+          .offsets = PanelNumbers(offsets_, panel, num_stored),
+          .scale_units = PanelNumbers(scale_units_, panel, num_units),
+          .offset_units = PanelNumbers(offset_units_, panel, num_units)};
+}
+
+QuantisedArgs PackedWeight::panel_args(std::int64_t panel) const {
+  const bool has_offsets = !offsets_.empty();
+  return {.codes = static_cast<const std::uint8_t*>(panels_.view().raw()) +
+                   panel * panels_.view().row_stride(),
+          .codebook = reinterpret_cast<const std::uint16_t*>(codebook_.data()),
+          .scales = numbers_of(scales_, panel),
+          .scale_element = element_of(scales_.dtype()),
+          .scale_units = static_cast<const std::uint16_t*>(numbers_of(scale_units_, panel)),
+          .offsets = numbers_of(offsets_, panel),
+          .offset_units = static_cast<const std::uint16_t*>(numbers_of(offset_units_, panel)),
+          .offset_element = has_offsets ? element_of(offsets_.dtype()) : Element::kF32,
+          .num_pairs = panels_.dim(1),
+          .group_pairs = group_columns_ / 2};
+}
+
 void PackedWeight::unpack_row(std::int64_t n, float* to) const {
   const std::int64_t panel = n / kPanelFeatures;
   const std::int64_t feature = n % kPanelFeatures;
@@ -110,12 +139,11 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
     }
     return;
   }
-  const std::int64_t groups = scales_.dim(1);
+  const QuantisedArgs args = panel_args(panel);
   const std::int64_t pair_bytes = panels_.dim(2);
-  const std::uint8_t* const codes = bytes + panel * panels_.dim(1) * pair_bytes;
   for (std::int64_t k = 0; k < num_columns_; ++k) {
-    const std::int64_t group = (panel * groups + k / group_columns_) * kPanelFeatures + feature;
-    const std::uint8_t* const pair = codes + k / 2 * pair_bytes;
+    const std::int64_t group = k / group_columns_ * kPanelFeatures + feature;
+    const std::uint8_t* const pair = args.codes + k / 2 * pair_bytes;
     float value = 0;
     if (layout_ == Layout::kPanels8) {
       value = static_cast<float>(static_cast<std::int8_t>(pair[panel8_position(feature, k % 2)]));
@@ -123,9 +151,9 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
       const unsigned both = pair[panel4_position(feature, k % 2)];
       value = numbers_[feature < 16 ? both & 15u : both >> 4u];
     }
-    const float scale = number_at(scales_.view().raw(), element_of(scales_.dtype()), group);
-    const float offset = offsets_.empty() ? 0.0F : offset_of(offsets_.view(), group, scale);
-    to[column_order_.empty() ? k : column_order_.as<std::int32_t>()[k]] = scale * value + offset;
+    const float offset = offsets_.empty() ? 0.0F : offset_at(args, group);
+    to[column_order_.empty() ? k : column_order_.as<std::int32_t>()[k]] =
+        scale_at(args, group) * value + offset;
   }
 }
 
@@ -135,7 +163,8 @@ std::int64_t PackedWeight::size_bytes() const {
            static_cast<std::int64_t>(dtype_size_bytes(rows_.dtype()));
   }
   return static_cast<std::int64_t>(panels_.size_bytes() + scales_.size_bytes() +
-                                   offsets_.size_bytes() + steps_.size_bytes() +
+                                   offsets_.size_bytes() + scale_units_.size_bytes() +
+                                   offset_units_.size_bytes() + steps_.size_bytes() +
                                    column_order_.size_bytes());
 }
 

@@ -24,8 +24,8 @@
 //             base. 64 bytes of codes per four columns; the kernels widen them to the numbers of
 //             kPanels8A8: step * code + base.
 // If a matrix of kPanels8 or kPanels4 has offsets, one per feature and group, each is multiplied by
-// the sum of the group's activations. Scales and offsets have 16 bits, and offsets 8, where that
-// holds them exactly (NumberDTypes of tensor/quantised_matrix.h). If it has a column order, the
+// the sum of the group's activations. Scales and offsets have 16 or 8 bits where that holds them
+// exactly (NumberDTypes of tensor/quantised_matrix.h). If it has a column order, the
 // activations are put into that order when they are rounded.
 #pragma once
 
@@ -45,6 +45,8 @@ inline constexpr std::int64_t kPanelFeatures = 32;
 inline constexpr std::int64_t kMaxGroupColumns = 128;
 
 struct CodeRows;
+struct PanelGroups;
+struct QuantisedArgs;
 struct Tier;
 
 class PackedWeight final : public WeightForm {
@@ -94,12 +96,15 @@ class PackedWeight final : public WeightForm {
   // pairs, 32] u8, in the order of kernels/cpu/tier.h (panel8_position(), panel4_position());
   // kPanels4A8 is [panels, quads, 64] u8 (quad4_position()).
   ConstView panels() const { return panels_.view(); }
-  // kPanels8, kPanels4: [panels, groups, 32] f32, bf16 or f16; kPanels8A8, kPanels4A8: [panels, 32]
-  // f32.
+  // kPanels8, kPanels4: [panels, groups, 32] f32, bf16, f16 or, as multiples of units, i8;
+  // kPanels8A8, kPanels4A8: [panels, 32] f32.
   ConstView scales() const { return scales_.view(); }
-  // kPanels8, kPanels4: the shape of scales, f32, bf16, f16 or, as multiples of the scales, i8; or
-  // empty when there are none.
+  // kPanels8, kPanels4: the shape of scales, f32, bf16, f16 or, as multiples of the scales or of
+  // units, i8; or empty when there are none.
   ConstView offsets() const { return offsets_.view(); }
+  // With scales of i8: [panels, units, 32] f16, a unit for kUnitColumns columns; else empty.
+  ConstView scale_units() const { return scale_units_.view(); }
+  ConstView offset_units() const { return offset_units_.view(); }
   // kPanels4A8: [panels, groups, 2, 32] u8, steps and bases.
   ConstView steps() const { return steps_.view(); }
   // kPanels8, kPanels4: [K] i32, column k of the panels is column column_order()[k] of the matrix;
@@ -109,6 +114,9 @@ class PackedWeight final : public WeightForm {
   // kPanels4, as the kernels use it.
   const std::array<BF16, 16>& codebook() const { return codebook_; }
 
+  // kPanels4, kPanels8: the weights of a panel as Tier::panel4 and panel8 read them.
+  QuantisedArgs panel_args(std::int64_t panel) const;
+
   // Writes row n as f32 [K]: the numbers of the matrix, with a codebook that is not rounded.
   void unpack_row(std::int64_t n, float* to) const;
 
@@ -116,6 +124,10 @@ class PackedWeight final : public WeightForm {
   // Returns kPanels [num_features, num_columns] whose numbers are not set.
   static PackedWeight allocate_panels(Stream& stream, std::int64_t num_features,
                                       std::int64_t num_columns);
+  // Allocates the scales and offsets of panels of rows as those of `like`.
+  void allocate_numbers(Stream& stream, const QuantisedMatrix& like, std::int64_t num_panels);
+  // Returns where those of a panel go whose matrix has `num_stored` groups.
+  PanelGroups groups_of_panel(std::int64_t panel, std::int64_t num_stored);
   void set_column_order(Stream& stream, const ColumnOrder& order);
   // Packs the part of a matrix from panel `panel` on. Returns whether its scales are finite.
   bool pack_part(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel);
@@ -130,6 +142,8 @@ class PackedWeight final : public WeightForm {
   Tensor panels_;  // with kRows it holds the rows if they are owned, else nothing
   Tensor scales_;
   Tensor offsets_;
+  Tensor scale_units_;
+  Tensor offset_units_;
   Tensor steps_;
   Tensor column_order_;
   ColumnOrder shared_order_;         // is_like() compares it: weights may share one order

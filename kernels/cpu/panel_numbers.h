@@ -12,8 +12,9 @@
 
 namespace caption::kernels::cpu {
 
-// A panel's scales or offsets, [groups, 32]. The matrix's groups, which may be several of the
-// panel's, are packed at the end and then copied to where they are repeated.
+// A panel's scales or offsets, [groups, 32], or their units, [units, 32]. The matrix's groups,
+// which may be several of the panel's, are packed at the end and then copied to where they are
+// repeated.
 class PanelNumbers {
  public:
   // `numbers` [panels, groups, 32], or empty.
@@ -54,6 +55,14 @@ class PanelNumbers {
   std::int64_t num_groups_ = 0;
   std::size_t group_bytes_ = 0;
   std::byte* begin_ = nullptr;
+};
+
+// All numbers of the groups of a panel (packed_weight.h).
+struct PanelGroups {
+  PanelNumbers scales;
+  PanelNumbers offsets;
+  PanelNumbers scale_units;
+  PanelNumbers offset_units;
 };
 
 }  // namespace caption::kernels::cpu

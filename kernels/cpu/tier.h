@@ -57,7 +57,10 @@ struct PanelArgs {
 //                                  + offsets[g, n] * a_sums[m, g]
 // The sum over a group is computed first, then scaled, then its offset is added, group after group.
 // Scales and offsets are widened to f32 in registers. Offsets of kI8 are multiples of the scales:
-// the product of the two numbers, rounded to f32, is the offset.
+// the product of the two numbers, rounded to f32, is the offset. Scales of kI8 are multiples of
+// units, numbers of F16 that kUnitPairs pairs of columns share, and so are their offsets, which are
+// kI8 then; these products are exact.
+inline constexpr std::int64_t kUnitPairs = 128;
 struct QuantisedArgs {
   const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16 in the tier's order, zeros from K on
   std::int64_t a_stride = 0;
@@ -66,9 +69,12 @@ struct QuantisedArgs {
   const std::uint8_t* codes = nullptr;      // [num_pairs, 64 or 32]
   const std::uint16_t* codebook = nullptr;  // 16 bf16, for 4-bit codes
   const void* scales = nullptr;             // [groups, kPanelColumns]
-  Element scale_element = Element::kF32;    // or kBF16, kF16
-  const void* offsets = nullptr;            // [groups, kPanelColumns] or null
-  Element offset_element = Element::kF32;   // or kBF16, kF16, kI8
+  Element scale_element = Element::kF32;    // or kBF16, kF16, kI8
+  // [units, kPanelColumns] F16: with scales of kI8
+  const std::uint16_t* scale_units = nullptr;
+  const void* offsets = nullptr;                // [groups, kPanelColumns] or null
+  const std::uint16_t* offset_units = nullptr;  // as scale_units, of the offsets
+  Element offset_element = Element::kF32;       // or kBF16, kF16, kI8
   std::int64_t num_pairs = 0;
   std::int64_t group_pairs = 0;  // at most kMaxGroupPairs; the last group may be shorter
   float* c = nullptr;            // [m, kPanelColumns]
@@ -174,6 +180,9 @@ struct PanelBlocksArgs {
   // (tensor/quantised_matrix.h).
   void* scales = nullptr;
   void* offsets = nullptr;  // the same, where blocks have offsets
+  // [units, kPanelColumns] F16, where these dtypes have units
+  void* scale_units = nullptr;
+  void* offset_units = nullptr;
 };
 
 // Numbers of e4m3 (tensor/e4m3.h) times a scale: each product is rounded to f32, then to bf16.

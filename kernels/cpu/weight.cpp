@@ -98,7 +98,7 @@ std::int64_t placed_bytes(Cpu, const Context& /*context*/, std::int64_t num_feat
   const std::int64_t pairs = divide_up(num_columns, 2);
   const std::int64_t groups =
       divide_up(num_columns, std::min(codes.group_columns, cpu::kMaxGroupColumns));
-  return features * ((codes.is_8_bit ? 2 : 1) * pairs + codes.group_bytes() * groups) +
+  return features * ((codes.is_8_bit ? 2 : 1) * pairs + codes.number_bytes(num_columns, groups)) +
          (codes.has_column_order ? kIndexBytes * num_columns : 0);
 }
 

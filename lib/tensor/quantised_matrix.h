@@ -27,12 +27,18 @@ namespace caption {
 // share one.
 using ColumnOrder = std::shared_ptr<const std::vector<std::int32_t>>;
 
+// Columns of a row that share a unit.
+inline constexpr std::int64_t kUnitColumns = 256;
+
 // The dtypes that hold every scale and every offset of a matrix exactly. Offsets of kI8 are
-// multiples of the scales: the product of the two numbers, rounded to f32, is the offset.
+// multiples of the scales: the product of the two numbers, rounded to f32, is the offset. Scales of
+// kI8 are exact multiples of units, F16 numbers of kUnitColumns columns, which are a multiple of
+// group_columns; so are their offsets, of units of their own.
 struct NumberDTypes {
-  DType scales = DType::kF32;   // or kBF16, kF16
+  DType scales = DType::kF32;   // or kBF16, kF16, kI8
   DType offsets = DType::kF32;  // or kBF16, kF16, kI8
 
+  bool has_units() const { return scales == DType::kI8; }
   bool operator==(const NumberDTypes&) const = default;
 };
 
@@ -44,10 +50,14 @@ struct CodeLayout {
   bool has_column_order = false;
   NumberDTypes numbers = {};
 
-  // Bytes of a group's scale and offset of one row.
-  std::int64_t group_bytes() const {
-    return static_cast<std::int64_t>(dtype_size_bytes(numbers.scales) +
-                                     (has_offsets ? dtype_size_bytes(numbers.offsets) : 0));
+  // Bytes of the scales and offsets of one row of so many columns, which are `groups` groups.
+  std::int64_t number_bytes(std::int64_t columns, std::int64_t groups) const {
+    const auto group_bytes = static_cast<std::int64_t>(
+        dtype_size_bytes(numbers.scales) + (has_offsets ? dtype_size_bytes(numbers.offsets) : 0));
+    if (!numbers.has_units()) return groups * group_bytes;
+    const auto unit_bytes = static_cast<std::int64_t>(dtype_size_bytes(DType::kF16));
+    const std::int64_t units = (columns + kUnitColumns - 1) / kUnitColumns;
+    return groups * group_bytes + units * unit_bytes * (has_offsets ? 2 : 1);
   }
 };
 
@@ -56,7 +66,7 @@ struct CodeLayout {
 inline std::int64_t codes_bytes(std::int64_t rows, std::int64_t columns, const CodeLayout& layout) {
   const std::int64_t groups = (columns + layout.group_columns - 1) / layout.group_columns;
   const std::int64_t codes = layout.is_8_bit ? columns : (columns + 1) / 2;
-  return rows * (codes + layout.group_bytes() * groups);
+  return rows * (codes + layout.number_bytes(columns, groups));
 }
 
 // The order in which a file holds the codes of rows of a matrix.
@@ -87,8 +97,8 @@ inline bool has_offsets(CodeBlocks blocks) {
   return false;
 }
 
-// Scales and offsets of the blocks with F16 numbers for each 32 columns are these numbers; those of
-// larger blocks are products.
+// Scales and offsets of the blocks with F16 numbers for each 32 columns are these numbers; larger
+// blocks have units and integers.
 inline NumberDTypes number_dtypes(CodeBlocks blocks) {
   switch (blocks) {
     case CodeBlocks::kQ4_0:
@@ -100,7 +110,7 @@ inline NumberDTypes number_dtypes(CodeBlocks blocks) {
     case CodeBlocks::kQ5_K:
     case CodeBlocks::kQ6_K: break;
   }
-  return {};
+  return {.scales = DType::kI8, .offsets = DType::kI8};
 }
 
 // Codes of rows of a matrix where a file has them. Borrowed.
@@ -144,6 +154,8 @@ struct QuantisedMatrix {
   Tensor codes;                      // [N, K] i8, or [N, ceil(K / 2)] u8: column 2i in the low half
   Tensor scales;                     // [N, groups] f32; with steps [N, 1]
   Tensor offsets;                    // [N, groups] f32, or empty
+  Tensor scale_units;                // [N, units] f32 if number_dtypes has units, or empty
+  Tensor offset_units;               // the same, with offsets
   Tensor steps;                      // [N, groups] u8, or empty
   Tensor bases;                      // [N, groups] u8, as steps
   std::array<float, 16> codebook{};  // for 4-bit codes without steps

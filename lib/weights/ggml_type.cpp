@@ -55,11 +55,13 @@ constexpr auto kTraits = [] {
   return traits;
 }();
 
-// Where the next block of a matrix goes; offsets may be null.
+// Where the next block of a matrix goes; offsets may be null, and so may units.
 struct BlockPlace {
   std::uint8_t* codes;
   float* scales;
   float* offsets;
+  float* scale_units;
+  float* offset_units;
 };
 
 // Writes the scales and offsets of a block's groups and moves the place behind them.
@@ -80,6 +82,8 @@ void store_groups(const Block& block, BlockPlace& place) {
     throw Error(ErrorCode::kBadModel, "a weight is not a finite number; download the file again");
   place.scales += kGroups;
   if constexpr (kHasOffsets) place.offsets += kGroups;
+  if constexpr (kGroups > 1) *place.scale_units++ = block.scale_unit;
+  if constexpr (kGroups > 1 && kHasOffsets) *place.offset_units++ = block.offset_unit;
 }
 
 // Store blocks that are `block_bytes` apart; those of 8-bit codes, unpacked by kUnpack.
@@ -198,6 +202,8 @@ void decode_block(const Packing& packing, const Block& block, std::int64_t eleme
   }
 }
 
+float* floats_of(Tensor& tensor) { return tensor.empty() ? nullptr : tensor.as<float>(); }
+
 }  // namespace
 
 const GgmlTypeTraits* find_ggml_type(std::uint32_t number) {
@@ -265,11 +271,18 @@ QuantisedMatrix codes_of_rows(const GgmlRows& rows) {
                           : Tensor(DType::kI8, {rows.count, rows.num_columns});
   matrix.scales = Tensor(DType::kF32, {rows.count, matrix.num_groups()});
   if (packing->has_offsets) matrix.offsets = Tensor(DType::kF32, matrix.scales.shape());
+  if (matrix.number_dtypes.has_units()) {
+    const Shape units = {rows.count, rows.num_columns / kUnitColumns};
+    matrix.scale_units = Tensor(DType::kF32, units);
+    if (packing->has_offsets) matrix.offset_units = Tensor(DType::kF32, units);
+  }
   if (is_4_bit) matrix.codebook = *codebook_of(rows.type);
   packing->store(bytes, traits.block_bytes,
                  {.codes = static_cast<std::uint8_t*>(matrix.codes.view().raw()),
                   .scales = matrix.scales.as<float>(),
-                  .offsets = packing->has_offsets ? matrix.offsets.as<float>() : nullptr});
+                  .offsets = floats_of(matrix.offsets),
+                  .scale_units = floats_of(matrix.scale_units),
+                  .offset_units = floats_of(matrix.offset_units)});
   return matrix;
 }
 

@@ -205,9 +205,12 @@ void check_equal(const Weight& a, const Weight& b) {
   const PackedWeight& second = PackedWeight::of(b);
   CHECK(first.describe() == second.describe());
   check_equal(first.panels(), second.panels());
-  check_equal(first.scales(), second.scales());
+  REQUIRE(first.scales().dtype() == second.scales().dtype());
   REQUIRE(first.offsets().dtype() == second.offsets().dtype());
-  // A multiple of a scale of zero may be any number.
+  check_equal(first.scale_units(), second.scale_units());
+  check_equal(first.offset_units(), second.offset_units());
+  // A multiple of a scale or a unit of zero may be any number.
+  if (first.scales().dtype() != DType::kI8) check_equal(first.scales(), second.scales());
   if (first.offsets().dtype() != DType::kI8) check_equal(first.offsets(), second.offsets());
   CHECK(first.codebook().size() == second.codebook().size());
   std::vector<float> row(static_cast<std::size_t>(a.num_columns()));

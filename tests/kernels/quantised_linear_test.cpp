@@ -171,11 +171,43 @@ constexpr NumberDTypes kNumberDTypes[] = {{DType::kF16, DType::kF16}, {DType::kB
                                           {DType::kF16, DType::kI8},  {DType::kBF16, DType::kI8},
                                           {DType::kF32, DType::kI8}};
 
+// Products of c.m rows and rows of the matrix are the same in two forms of it.
+void check_same_bits(const Case& c, const Weight& first, const Weight& second) {
+  const Tensor x = random_f32({c.m, c.k}, 1);
+  const Tensor ids = indices({static_cast<std::int32_t>(c.n - 1), 0});
+  for_each_stream([&](Stream& stream) {
+    Tensor want(DType::kF32, {c.m, c.n});
+    Tensor y(DType::kF32, {c.m, c.n});
+    linear(stream, x.view(), first, ConstView{}, want.view());
+    linear(stream, x.view(), second, ConstView{}, y.view());
+    CHECK(same_bits(y, want));
+    Tensor want_rows(DType::kF32, {2, c.k});
+    Tensor rows(DType::kF32, {2, c.k});
+    caption::kernels::embedding(stream, ids.view(), first, want_rows.view());
+    caption::kernels::embedding(stream, ids.view(), second, rows.view());
+    CHECK(same_bits(rows, want_rows));
+  });
+}
+
+// Writes multiples of units, which 256 columns share, over numbers [N, groups] of a matrix of
+// groups of `group` columns. Returns the units.
+Tensor make_multiples(Tensor& numbers, std::int64_t group, std::int64_t smallest) {
+  const std::int64_t groups = numbers.dim(1);
+  const std::int64_t of_unit = 256 / group;
+  Tensor units = random_f32({numbers.dim(0), (groups + of_unit - 1) / of_unit}, 8);
+  units = converted(converted(units, DType::kF16), DType::kF32);
+  units.as<float>()[0] = 0;
+  for (std::int64_t i = 0; i < numbers.num_elements(); ++i) {
+    const float unit = units.as<float>()[i / groups * units.dim(1) + i % groups / of_unit];
+    numbers.as<float>()[i] = unit * static_cast<float>(smallest + i * 7 % (128 - smallest));
+  }
+  return units;
+}
+
 }  // namespace
 
 TEST_CASE("products have the same bits in whatever dtype scales and offsets are held") {
   for (const Case& c : kCases) {
-    const Tensor x = random_f32({c.m, c.k}, 1);
     for (const Kind kind : {Kind::k8WithOffsets, Kind::k4WithOffsets, Kind::k4InOrder}) {
       for (const NumberDTypes& numbers : kNumberDTypes) {
         CAPTURE(static_cast<int>(kind));
@@ -200,24 +232,62 @@ TEST_CASE("products have the same bits in whatever dtype scales and offsets are 
                                                                  dtype_size_bytes(numbers.offsets));
         CHECK(in_f32.size_bytes() - packed.size_bytes() ==
               saved * PackedWeight::of(packed).scales().num_elements());
-        for_each_stream([&](Stream& stream) {
-          Tensor want(DType::kF32, {c.m, c.n});
-          Tensor y(DType::kF32, {c.m, c.n});
-          linear(stream, x.view(), in_f32, ConstView{}, want.view());
-          linear(stream, x.view(), packed, ConstView{}, y.view());
-          CHECK(same_bits(y, want));
-        });
-        const Tensor ids = indices({static_cast<std::int32_t>(c.n - 1), 0});
-        for_each_stream([&](Stream& stream) {
-          Tensor want(DType::kF32, {2, c.k});
-          Tensor rows(DType::kF32, {2, c.k});
-          caption::kernels::embedding(stream, ids.view(), in_f32, want.view());
-          caption::kernels::embedding(stream, ids.view(), packed, rows.view());
-          CHECK(same_bits(rows, want));
-        });
+        check_same_bits(c, in_f32, packed);
       }
     }
   }
+}
+
+TEST_CASE("products have the same bits where scales and offsets are multiples of units") {
+  constexpr NumberDTypes kNumbers = {.scales = DType::kI8, .offsets = DType::kI8};
+  for (const Case& c : {Case{1, 40, 600, 32},
+                        {1, 64, 512, 16},
+                        {3, 33, 512, 16},
+                        {9, 70, 256, 32},
+                        {17, 64, 1024, 128},
+                        {4, 32, 96, 64}}) {
+    CAPTURE(c.m);
+    CAPTURE(c.n);
+    CAPTURE(c.k);
+    for (const Kind kind : {Kind::k8, Kind::k8WithOffsets, Kind::k4WithOffsets}) {
+      CAPTURE(static_cast<int>(kind));
+      QuantisedMatrix matrix = random_matrix(kind, c.n, c.k, c.group);
+      matrix.scale_units = make_multiples(matrix.scales, c.group, -128);
+      if (matrix.has_offsets()) matrix.offset_units = make_multiples(matrix.offsets, c.group, 0);
+      const Weight in_f32 = pack(kind, matrix);
+      matrix.number_dtypes = kNumbers;
+      const Weight packed = pack(kind, matrix);
+      CHECK(PackedWeight::of(packed).scales().dtype() == DType::kI8);
+      CHECK(PackedWeight::of(packed).scale_units().dtype() == DType::kF16);
+      const caption::CodeLayout layout{.is_8_bit = kind != Kind::k4WithOffsets,
+                                       .group_columns = c.group,
+                                       .has_offsets = matrix.has_offsets(),
+                                       .numbers = kNumbers};
+      CHECK(packed.size_bytes() == caption::kernels::placed_bytes({}, c.n, c.k, layout));
+      CHECK(packed.size_bytes() < in_f32.size_bytes());
+      check_same_bits(c, in_f32, packed);
+    }
+  }
+}
+
+TEST_CASE("a scale that is no multiple of its unit is refused") {
+  const auto refused = [&](float scale) {
+    QuantisedMatrix matrix = random_matrix(Kind::k8, 32, 256, 32);
+    matrix.scale_units = make_multiples(matrix.scales, 32, 0);
+    matrix.number_dtypes = {.scales = DType::kI8, .offsets = DType::kI8};
+    matrix.scale_units.as<float>()[1] = 0.25F;
+    for (std::int64_t g = 0; g < 8; ++g) matrix.scales.as<float>()[8 + g] = 0.25F;
+    matrix.scales.as<float>()[9] = scale;
+    try {
+      pack(Kind::k8, matrix);
+      return false;
+    } catch (const Error& error) {
+      return error.code() == caption::ErrorCode::kInternal;
+    }
+  };
+  CHECK(!refused(0.25F * 127));
+  CHECK(refused(0.25F * 128));
+  CHECK(refused(0.3F));
 }
 
 TEST_CASE("a dtype that does not hold a scale or an offset is refused") {

@@ -106,6 +106,8 @@ inline QuantisedMatrix slice(const QuantisedMatrix& matrix, std::int64_t first,
   part.codes = rows_of(matrix.codes);
   part.scales = rows_of(matrix.scales);
   part.offsets = rows_of(matrix.offsets);
+  part.scale_units = rows_of(matrix.scale_units);
+  part.offset_units = rows_of(matrix.offset_units);
   part.steps = rows_of(matrix.steps);
   part.bases = rows_of(matrix.bases);
   part.number_dtypes = matrix.number_dtypes;

@@ -159,7 +159,7 @@ TEST_SUITE("weights/ggml_type") {
       CHECK(layout.group_columns == matrix.group_columns);
       CHECK(!layout.has_column_order);
       CHECK(layout.numbers == matrix.number_dtypes);
-      const DType numbers = traits.block_elements == 32 ? DType::kF16 : DType::kF32;
+      const DType numbers = traits.block_elements == 32 ? DType::kF16 : DType::kI8;
       CHECK(layout.numbers == NumberDTypes{.scales = numbers, .offsets = numbers});
     }
     for (const GgmlType type : {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16}) {

@@ -111,16 +111,18 @@ void quantised_panel(const QuantisedArgs& args) {
         _mm512_store_si512(to + kPanelColumns, last);
       },
       [&](std::int64_t group, std::int64_t m0, std::int64_t num_rows, const float* sums) {
-        alignas(64) float widened[kPanelColumns];
-        const GroupNumbers numbers{scales_of<Avx512, kScales>(args, group),
-                                   offsets_of<Avx512, kScales>(args, group, widened)};
+        constexpr Element kRead = kReadScales<kScales>;
+        alignas(64) float scales[kPanelColumns];
+        alignas(64) float offsets[kPanelColumns];
+        const GroupNumbers numbers{scales_of<Avx512, kScales>(args, group, scales),
+                                   offsets_of<Avx512, kScales>(args, group, offsets)};
         for (std::int64_t m = m0; m < m0 + num_rows; ++m, sums += kPanelColumns) {
           const __m512 first = _mm512_load_ps(sums);
           const __m512 last = _mm512_load_ps(sums + Avx512::kWidth);
           if (numbers.offsets == nullptr) {
-            add_group<Avx512, kScales, false>(args, {group, m, 0}, first, last, numbers);
+            add_group<Avx512, kRead, false>(args, {group, m, 0}, first, last, numbers);
           } else {
-            add_group<Avx512, kScales, true>(args, {group, m, 0}, first, last, numbers);
+            add_group<Avx512, kRead, true>(args, {group, m, 0}, first, last, numbers);
           }
         }
       });

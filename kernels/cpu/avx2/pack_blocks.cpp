@@ -11,6 +11,7 @@ namespace caption::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kOctet = 8;  // rows whose scales a register holds
+constexpr int kOctets = kPanelColumns / kOctet;
 constexpr std::int64_t kStepColumns = 16;
 
 // The rows of a panel at one of their blocks.
@@ -19,18 +20,9 @@ struct BlockRows {
   std::int64_t at;  // the block's first byte in each row
 };
 
-// Numbers of eight rows in f32, and whether they are not finite.
-struct Halves {
-  __m256 numbers;
-  __m128i not_finite;
-};
-
 [[gnu::always_inline]] inline __m128i find_not_finite(__m128i halves) {
   const __m128i exponent = _mm_set1_epi16(0x7C00);
   return _mm_cmpeq_epi16(_mm_and_si128(halves, exponent), exponent);
-}
-[[gnu::always_inline]] inline Halves widen(__m128i halves) {
-  return {_mm256_cvtph_ps(halves), find_not_finite(halves)};
 }
 
 // The F16 numbers at byte `at` of eight rows.
@@ -57,25 +49,25 @@ struct Halves {
   transpose_quarter(rows, rows + kOctet / 2, at, words);
 }
 
-[[gnu::always_inline]] inline void store_numbers(float* to, __m256 first, __m256 last) {
-  store_line(reinterpret_cast<std::uint8_t*>(to), _mm256_castps_si256(first),
-             _mm256_castps_si256(last));
-}
-
-// Copies the F16 numbers at byte `at` of each row, a line of them. Returns whether all are finite.
-bool store_halves(const std::uint8_t* const* rows, std::int64_t at, void* to) {
-  const __m128i a = load_halves(rows, at);
-  const __m128i b = load_halves(rows + kOctet, at);
-  const __m128i c = load_halves(rows + 2 * kOctet, at);
-  const __m128i d = load_halves(rows + 3 * kOctet, at);
-  store_line(static_cast<std::uint8_t*>(to), _mm256_set_m128i(b, a), _mm256_set_m128i(d, c));
-  const __m128i not_finite = _mm_or_si128(_mm_or_si128(find_not_finite(a), find_not_finite(b)),
-                                          _mm_or_si128(find_not_finite(c), find_not_finite(d)));
+// Writes F16 numbers of the rows of a panel, a line of them. Returns whether all are finite.
+[[gnu::always_inline]] inline bool store_halves(const __m128i* octets, void* to) {
+  store_line(static_cast<std::uint8_t*>(to), _mm256_set_m128i(octets[1], octets[0]),
+             _mm256_set_m128i(octets[3], octets[2]));
+  const __m128i not_finite =
+      _mm_or_si128(_mm_or_si128(find_not_finite(octets[0]), find_not_finite(octets[1])),
+                   _mm_or_si128(find_not_finite(octets[2]), find_not_finite(octets[3])));
   return _mm_movemask_epi8(not_finite) == 0;
 }
 
-// The integers of 6 bits of eight rows of a Q4_K or Q5_K block, and d and -dmin. Byte g of a word
-// is the integer of group g of its half.
+// The same with those at byte `at` of each row.
+bool store_halves(const std::uint8_t* const* rows, std::int64_t at, void* to) {
+  __m128i octets[kOctets];
+  for (int i = 0; i < kOctets; ++i) octets[i] = load_halves(rows + i * kOctet, at);
+  return store_halves(octets, to);
+}
+
+// The integers of 6 bits of eight rows of a Q4_K or Q5_K block, and d and -dmin in F16. Byte g of a
+// word is the integer of group g of its half.
 struct KScales {
   [[gnu::always_inline]] KScales(const std::uint8_t* const* rows, std::int64_t at) {
     __m256i words[kQuarterWords];
@@ -84,78 +76,98 @@ struct KScales {
     const __m256i units = _mm256_packus_epi32(_mm256_and_si256(words[0], _mm256_set1_epi32(0xFFFF)),
                                               _mm256_srli_epi32(words[0], 16));
     const __m256i sorted = _mm256_permute4x64_epi64(units, 0xD8);
-    const Halves d = widen(_mm256_castsi256_si128(sorted));
-    const Halves dmin = widen(_mm256_extracti128_si256(sorted, 1));
-    unit[0] = d.numbers;
-    unit[1] = _mm256_xor_ps(dmin.numbers, _mm256_set1_ps(-0.0F));
-    not_finite = _mm_or_si128(d.not_finite, dmin.not_finite);
+    d = _mm256_castsi256_si128(sorted);
+    minus_dmin = _mm_xor_si128(_mm256_extracti128_si256(sorted, 1), _mm_set1_epi16(-0x8000));
     const __m256i six = _mm256_set1_epi8(0x3F);
     const __m256i four = _mm256_set1_epi8(0x0F);
     const __m256i two = _mm256_set1_epi8(0x30);
     const auto high = [&](__m256i word) {
       return _mm256_and_si256(_mm256_srli_epi32(word, 2), two);
     };
-    integers[0][0] = _mm256_and_si256(words[1], six);
-    integers[1][0] = _mm256_and_si256(words[2], six);
-    integers[0][1] = _mm256_or_si256(_mm256_and_si256(words[3], four), high(words[1]));
-    integers[1][1] =
+    scales[0] = _mm256_and_si256(words[1], six);
+    offsets[0] = _mm256_and_si256(words[2], six);
+    scales[1] = _mm256_or_si256(_mm256_and_si256(words[3], four), high(words[1]));
+    offsets[1] =
         _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(words[3], 4), four), high(words[2]));
   }
-  // The scales (0) or offsets (1) of group `g` of half `half`.
-  [[gnu::always_inline]] __m256 numbers(int what, int half, int g) const {
-    const __m256i group =
-        _mm256_and_si256(_mm256_srli_epi32(integers[what][half], 8 * g), _mm256_set1_epi32(0xFF));
-    return _mm256_mul_ps(unit[what], _mm256_cvtepi32_ps(group));
-  }
-  __m256 unit[2];
-  __m256i integers[2][2];  // [scales, offsets][groups 0 to 3, groups 4 to 7]
-  __m128i not_finite;
+  __m256i scales[2];  // groups 0 to 3, groups 4 to 7
+  __m256i offsets[2];
+  __m128i d;
+  __m128i minus_dmin;
 };
 
-bool store_k_scales(BlockRows block, float* scales, float* offsets) {
-  constexpr int kHalfGroups = 4;
-  __m128i not_finite = _mm_setzero_si128();
-  for (std::int64_t n = 0; n < kPanelColumns; n += 2 * kOctet) {
-    const KScales first(block.rows + n, block.at);
-    const KScales last(block.rows + n + kOctet, block.at);
-    not_finite = _mm_or_si128(not_finite, _mm_or_si128(first.not_finite, last.not_finite));
-    for (int what = 0; what < 2; ++what) {
-      float* const to = (what == 0 ? scales : offsets) + n;
-      for (int half = 0; half < 2; ++half) {
-        for (int g = 0; g < kHalfGroups; ++g) {
-          store_numbers(to + (half * kHalfGroups + g) * kPanelColumns, first.numbers(what, half, g),
-                        last.numbers(what, half, g));
-        }
-      }
-    }
+// Writes integers of four groups, [4, kPanelColumns]: `words` have those of eight rows each, and
+// byte g of a word is that of group g.
+[[gnu::always_inline]] inline void store_groups(const __m256i* words, std::uint8_t* to) {
+  // Of each lane, whose words are those of four rows: the bytes of a group; then of all eight rows.
+  const __m256i by_group = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  const __m256i of_lanes = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  __m256i octets[kOctets];
+  for (int i = 0; i < kOctets; ++i) {
+    octets[i] = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(words[i], by_group), of_lanes);
   }
-  return _mm_movemask_epi8(not_finite) == 0;
+  const __m256i even_a = _mm256_unpacklo_epi64(octets[0], octets[1]);
+  const __m256i even_b = _mm256_unpacklo_epi64(octets[2], octets[3]);
+  const __m256i odd_a = _mm256_unpackhi_epi64(octets[0], octets[1]);
+  const __m256i odd_b = _mm256_unpackhi_epi64(octets[2], octets[3]);
+  store_line(to, _mm256_permute2x128_si256(even_a, even_b, 0x20),
+             _mm256_permute2x128_si256(odd_a, odd_b, 0x20));
+  store_line(to + kLineBytes, _mm256_permute2x128_si256(even_a, even_b, 0x31),
+             _mm256_permute2x128_si256(odd_a, odd_b, 0x31));
 }
 
-// The products of a Q6_K block's unit at byte 208 and its 16 integers of 8 bits at byte 192.
-bool store_q6_k_scales(BlockRows block, float* scales) {
-  constexpr int kWordBytes = 4;
-  const std::int64_t at = block.at + 192;
-  __m128i not_finite = _mm_setzero_si128();
-  for (std::int64_t n = 0; n < kPanelColumns; n += 2 * kOctet) {
-    const Halves first = widen(load_halves(block.rows + n, block.at + 208));
-    const Halves last = widen(load_halves(block.rows + n + kOctet, block.at + 208));
-    not_finite = _mm_or_si128(not_finite, _mm_or_si128(first.not_finite, last.not_finite));
-    __m256i words[kQuarterWords], further[kQuarterWords];
-    load_words(block.rows + n, at, words);
-    load_words(block.rows + n + kOctet, at, further);
-    for (int i = 0; i < kQuarterWords; ++i) {
-      for (int byte = 0; byte < kWordBytes; ++byte) {
-        const auto product = [&](__m256 unit, __m256i word) {
-          const __m256i top = _mm256_slli_epi32(word, 24 - 8 * byte);
-          return _mm256_mul_ps(unit, _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 24)));
-        };
-        store_numbers(scales + (i * kWordBytes + byte) * kPanelColumns + n,
-                      product(first.numbers, words[i]), product(last.numbers, further[i]));
-      }
-    }
+constexpr std::int64_t kGroupsTo = 4 * kPanelColumns;  // bytes that store_groups() writes
+
+// Where the scales and offsets of a block go.
+struct BlockNumbers {
+  BlockNumbers(const PanelBlocksArgs& args, std::int64_t block, std::int64_t groups)
+      : scales(at(args.scales, block * groups * kPanelColumns)),
+        offsets(at(args.offsets, block * groups * kPanelColumns)),
+        scale_units(at(args.scale_units, block * kLineBytes)),
+        offset_units(at(args.offset_units, block * kLineBytes)) {}
+  static std::uint8_t* at(void* numbers, std::int64_t byte) {
+    return numbers == nullptr ? nullptr : static_cast<std::uint8_t*>(numbers) + byte;
   }
-  return _mm_movemask_epi8(not_finite) == 0;
+  std::uint8_t* scales;
+  std::uint8_t* offsets;
+  std::uint8_t* scale_units;
+  std::uint8_t* offset_units;
+};
+
+bool store_k_scales(BlockRows block, const BlockNumbers& to) {
+  constexpr int kHalves = 2;
+  __m256i scales[kHalves][kOctets], offsets[kHalves][kOctets];
+  __m128i d[kOctets], minus_dmin[kOctets];
+  for (int i = 0; i < kOctets; ++i) {
+    const KScales octet(block.rows + i * kOctet, block.at);
+    for (int half = 0; half < kHalves; ++half) {
+      scales[half][i] = octet.scales[half];
+      offsets[half][i] = octet.offsets[half];
+    }
+    d[i] = octet.d;
+    minus_dmin[i] = octet.minus_dmin;
+  }
+  for (int half = 0; half < kHalves; ++half) {
+    store_groups(scales[half], to.scales + half * kGroupsTo);
+    store_groups(offsets[half], to.offsets + half * kGroupsTo);
+  }
+  const bool is_finite = store_halves(d, to.scale_units);
+  return store_halves(minus_dmin, to.offset_units) && is_finite;
+}
+
+// A Q6_K block's unit at byte 208 and its 16 integers of 8 bits at byte 192.
+bool store_q6_k_scales(BlockRows block, const BlockNumbers& to) {
+  __m256i words[kQuarterWords][kOctets];
+  for (int i = 0; i < kOctets; ++i) {
+    __m256i of_octet[kQuarterWords];
+    load_words(block.rows + i * kOctet, block.at + 192, of_octet);
+    for (int word = 0; word < kQuarterWords; ++word) words[word][i] = of_octet[word];
+  }
+  for (int word = 0; word < kQuarterWords; ++word) {
+    store_groups(words[word], to.scales + word * kGroupsTo);
+  }
+  return store_halves(block.rows, block.at + 208, to.scale_units);
 }
 
 // Packs 16 bytes of 4-bit codes of each row, which begin at byte `at`: the low halves are columns
@@ -355,20 +367,16 @@ bool over_simple_blocks(const PanelBlocksArgs& args, std::int64_t code_bytes,
 
 bool pack_k_blocks(const PanelBlocksArgs& args) {
   constexpr std::int64_t kColumns = 256;
-  const auto numbers_at = [](void* numbers, std::int64_t i, std::int64_t groups) {
-    return static_cast<float*>(numbers) + i * groups * kPanelColumns;
-  };
   if (args.blocks == CodeBlocks::kQ6_K) {
     return over_blocks(args, kColumns, 210, [&](BlockRows block, std::int64_t i) {
-      const bool is_finite = store_q6_k_scales(block, numbers_at(args.scales, i, 16));
+      const bool is_finite = store_q6_k_scales(block, BlockNumbers(args, i, 16));
       pack_q6_k(block, args.to + i * kColumns * kColumnTo8);
       return is_finite;
     });
   }
   const bool has_5_bits = args.blocks == CodeBlocks::kQ5_K;
   return over_blocks(args, kColumns, has_5_bits ? 176 : 144, [&](BlockRows block, std::int64_t i) {
-    const bool is_finite =
-        store_k_scales(block, numbers_at(args.scales, i, 8), numbers_at(args.offsets, i, 8));
+    const bool is_finite = store_k_scales(block, BlockNumbers(args, i, 8));
     if (has_5_bits) {
       pack_q5_k(block, args.to + i * kColumns * kColumnTo8);
       return is_finite;

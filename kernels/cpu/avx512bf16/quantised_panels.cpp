@@ -44,21 +44,22 @@ void group_tile(const QuantisedArgs& args, const Group& group, std::int64_t m0,
       sums[i][1] = _mm512_dpbf16_ps(sums[i][1], both, reinterpret_cast<__m512bh>(last));
     }
   }
-  alignas(64) float widened[kPanelColumns];
-  const GroupNumbers numbers{scales_of<Avx512, kScales>(args, group.index),
-                             offsets_of<Avx512, kScales>(args, group.index, widened)};
+  constexpr Element kRead = kReadScales<kScales>;
+  alignas(64) float scales[kPanelColumns];
+  alignas(64) float offsets[kPanelColumns];
+  const GroupNumbers numbers{scales_of<Avx512, kScales>(args, group.index, scales),
+                             offsets_of<Avx512, kScales>(args, group.index, offsets)};
   if (numbers.offsets == nullptr) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
-      add_group<Avx512, kScales, false>(args, {group.index, m0 + i, 0}, sums[i][0], sums[i][1],
-                                        numbers);
+      add_group<Avx512, kRead, false>(args, {group.index, m0 + i, 0}, sums[i][0], sums[i][1],
+                                      numbers);
     }
     return;
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
-    add_group<Avx512, kScales, true>(args, {group.index, m0 + i, 0}, sums[i][0], sums[i][1],
-                                     numbers);
+    add_group<Avx512, kRead, true>(args, {group.index, m0 + i, 0}, sums[i][0], sums[i][1], numbers);
   }
 }
 

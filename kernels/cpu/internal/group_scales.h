@@ -20,7 +20,22 @@ template <class Simd, class Work>
 void call_with_scales(const QuantisedArgs& args, const Work& work) {
   if (args.scale_element == Element::kF16) return work(ElementOf<Simd, Element::kF16>());
   if (args.scale_element == Element::kBF16) return work(ElementOf<Simd, Element::kBF16>());
+  if (args.scale_element == Element::kI8) return work(ElementOf<Simd, Element::kI8>());
   work(ElementOf<Simd, Element::kF32>());
+}
+
+// Writes the products of a group's numbers of kI8 and their units (QuantisedArgs).
+template <class Simd>
+[[gnu::always_inline]] inline void multiply_units(const QuantisedArgs& args, std::int64_t group,
+                                                  const void* numbers, const std::uint16_t* units,
+                                                  float* to) {
+  const std::int64_t unit = group * args.group_pairs / kUnitPairs;
+#pragma GCC unroll 4
+  for (std::int64_t n = 0; n < kPanelColumns; n += Simd::kWidth) {
+    Simd::store(to + n, Simd::multiply(
+                            Simd::template load<Element::kI8>(numbers, group * kPanelColumns + n),
+                            Simd::template load<Element::kF16>(units, unit * kPanelColumns + n)));
+  }
 }
 
 template <class Simd, Element kScales, Element kOffsets>
@@ -35,18 +50,27 @@ void widen_offsets(const QuantisedArgs& args, std::int64_t group, float* to) {
   }
 }
 
-// The scales of a group.
+// The element of the scales that scales_of() returns.
+template <Element kScales>
+inline constexpr Element kReadScales = kScales == Element::kI8 ? Element::kF32 : kScales;
+
+// The scales of a group, in kReadScales<kScales>: in `to` [kPanelColumns] where they have units.
 template <class Simd, Element kScales>
-const void* scales_of(const QuantisedArgs& args, std::int64_t group) {
+[[gnu::always_inline]] inline const void* scales_of(const QuantisedArgs& args, std::int64_t group,
+                                                    float* to) {
+  if constexpr (kScales == Element::kI8) {
+    multiply_units<Simd>(args, group, args.scales, args.scale_units, to);
+    return to;
+  }
   constexpr std::int64_t kBytes = kScales == Element::kF32 ? 4 : 2;
   return static_cast<const std::uint8_t*>(args.scales) + group * kPanelColumns * kBytes;
 }
 
-// The same in f32, for all rows: in `to` [kPanelColumns] where they are held in fewer bits.
+// The same in f32, for all rows: in `to` where they are held in fewer bits.
 template <class Simd, Element kScales>
 const void* widened_scales_of(const QuantisedArgs& args, std::int64_t group, float* to) {
-  const void* const scales = scales_of<Simd, kScales>(args, group);
-  if constexpr (kScales == Element::kF32) return scales;
+  const void* const scales = scales_of<Simd, kScales>(args, group, to);
+  if constexpr (kReadScales<kScales> == Element::kF32) return scales;
   for (std::int64_t n = 0; n < kPanelColumns; n += Simd::kWidth) {
     Simd::store(to + n, Simd::template load<kScales>(scales, n));
   }
@@ -58,6 +82,10 @@ const void* widened_scales_of(const QuantisedArgs& args, std::int64_t group, flo
 template <class Simd, Element kScales>
 const float* offsets_of(const QuantisedArgs& args, std::int64_t group, float* to) {
   if (args.offsets == nullptr) return nullptr;
+  if constexpr (kScales == Element::kI8) {
+    multiply_units<Simd>(args, group, args.offsets, args.offset_units, to);
+    return to;
+  }
   switch (args.offset_element) {
     case Element::kF32: return static_cast<const float*>(args.offsets) + group * kPanelColumns;
     case Element::kBF16: widen_offsets<Simd, kScales, Element::kBF16>(args, group, to); break;

@@ -193,11 +193,9 @@ void quantised_panel(const QuantisedArgs& args, const Code& code) {
                  to_float(BF16{a[2 * pair + 1]}) * code(pair, n, 1);
         }
         const std::int64_t at = group * kPanelColumns + n;
-        const float scale = number_at(args.scales, args.scale_element, at);
-        c[n] += scale * sum;
+        c[n] += scale_at(args, at) * sum;
         if (args.offsets == nullptr) continue;
-        c[n] += offset_at(args.offsets, args.offset_element, at, scale) *
-                args.a_sums[m * args.a_sums_stride + group];
+        c[n] += offset_at(args, at) * args.a_sums[m * args.a_sums_stride + group];
       }
     }
   }

@@ -18,6 +18,9 @@ struct Block {
   std::array<std::int8_t, kMaxBlock> codes;
   std::array<float, 16> scales;
   std::array<float, 16> offsets;
+  // Where scales and offsets are integers times F16 numbers: these numbers.
+  float scale_unit;
+  float offset_unit;
 };
 
 inline float half_at(const std::uint8_t* bytes) {
@@ -156,6 +159,8 @@ inline void unpack_k_scales(const std::uint8_t* bytes, Block* block) {
   };
   float* const scales = block->scales.data();
   float* const offsets = block->offsets.data();
+  block->scale_unit = d;
+  block->offset_unit = -dmin;
   multiply(d, words[0] & kSixBits, scales);
   multiply(d, (words[2] & kFourBits) | (words[0] >> 2 & kHighBits), scales + 4);
   multiply(-dmin, words[1] & kSixBits, offsets);
@@ -186,6 +191,7 @@ inline void unpack_q5_k(const std::uint8_t* bytes, Block* block) {
 // and 5 are in 32 bytes, two bits for each quarter of 32 codes.
 inline void unpack_q6_k(const std::uint8_t* bytes, Block* block) {
   const float d = half_at(bytes + 208);
+  block->scale_unit = d;
   for (std::int64_t g = 0; g < 16; ++g) {
     block->scales[g] = d * static_cast<float>(static_cast<std::int8_t>(bytes[192 + g]));
   }
