@@ -73,10 +73,10 @@ TEST_SUITE("config/plan_input") {
         .layout = {.group_columns = 32,
                    .has_offsets = true,
                    .numbers = {.scales = DType::kF16, .offsets = DType::kF16}}};
-    CHECK(input.model.parameters[1].codes->layout.group_bytes() == 4);
+    CHECK(input.model.parameters[1].codes->layout.number_bytes(32, 1) == 4);
     set_card(CudaDevice{}, input);
     CHECK(!input.model.parameters[0].codes);
-    CHECK(input.model.parameters[1].codes->layout.group_bytes() == 8);
+    CHECK(input.model.parameters[1].codes->layout.number_bytes(32, 1) == 8);
   }
 
   TEST_CASE("evicted pages get a quarter of the machine's memory at most, in plans as in runs") {
