@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "bench/format_chart.h"
 #include "config/devices.h"
+#include "config/plan_input.h"
 #include "config/resolve.h"
 #include "config/weight_choice.h"
 #include "exit_codes.h"
