@@ -85,9 +85,9 @@ TEST_SUITE("app/eval") {
   TEST_CASE("--dictionary and --synonyms without meteor-ko are told to have no effect") {
     const TemporaryFolder folder;
     const std::string synonyms = file(folder, "s.tsv", "하늘\t창공\n");
-    const Finished finished = eval(
-        {file(folder, "c.jsonl", kCaptions), "--references", file(folder, "r.jsonl", kReferences),
-         "--metrics", "bleu-4", "--dictionary", "/usr/share/hunspell/ko", "--synonyms", synonyms});
+    const Finished finished = eval({file(folder, "c.jsonl", kCaptions), "--references",
+                                    file(folder, "r.jsonl", kReferences), "--dictionary",
+                                    "/usr/share/hunspell/ko", "--synonyms", synonyms});
     for (const char* const option : {"--dictionary", "--synonyms"}) {
       CHECK(finished.err.find("warning: eval: " + std::string(option) +
                               " has no effect without the metric meteor-ko\n") !=
