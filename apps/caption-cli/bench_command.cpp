@@ -53,11 +53,12 @@ namespace {
 struct Subject {
   std::unique_ptr<model::CaptionModel> model;  // set for a preset
   std::unique_ptr<model::Decoder> random;      // set for a shape
-  model::DecoderSpec shape;
+  model::Blueprint blueprint;
   std::string name;
   std::int64_t weight_bytes = 0;
 
   model::Decoder& decoder() const { return random != nullptr ? *random : model->decoder(); }
+  const model::DecoderSpec& shape() const { return blueprint.text.value(); }
 };
 
 model::Blueprint find_known(const std::string& name) {
@@ -68,25 +69,23 @@ model::Blueprint find_known(const std::string& name) {
 
 Subject open_random(const BenchDevice& device, const std::string& name,
                     const config::Preset& preset) {
-  const model::Blueprint known = find_known(name);
   Subject subject;
-  subject.shape = known.text.value();
+  subject.blueprint = model::decoder_blueprint(find_known(name).text.value());
   subject.name = name + " (random weights)";
   const weights::WeightFormat format = config::weight_format(preset.quantization);
-  subject.weight_bytes =
-      model::placed_bytes(device.context, model::decoder_blueprint(subject.shape), format);
-  config::require_least_pages(preset, subject.shape);
+  subject.weight_bytes = model::placed_bytes(device.context, subject.blueprint, format);
+  config::require_least_pages(preset, subject.shape());
   // Throws before the weights fill the memory where they leave no room for pages.
-  config::plan_kv_cache_bytes(preset, subject.shape, subject.weight_bytes, device.memory_bytes);
+  config::plan_kv_cache_bytes(preset, subject.shape(), subject.weight_bytes, device.memory_bytes);
   log_info("bench", "making random weights of " + name);
   ThreadPool pool(device.context.num_threads);
   Stream stream(device.context, pool);
   std::vector<std::int32_t> faint;
   if (preset.speculative.method == config::DraftMethod::kSelf) {
-    faint = faint_layers(subject.shape.num_layers);
+    faint = faint_layers(subject.shape().num_layers);
   }
   subject.random = model::make_random_decoder(
-      stream, subject.shape, format, static_cast<std::uint64_t>(preset.generation.seed), faint);
+      stream, subject.shape(), format, static_cast<std::uint64_t>(preset.generation.seed), faint);
   return subject;
 }
 
@@ -108,7 +107,7 @@ Subject open_subject(const BenchDevice& device, const BenchFlags& flags,
                                           "; bench --shape NAME measures it with random "
                                           "weights");
   }
-  subject.shape = found.blueprint.text.value();
+  subject.blueprint = found.blueprint;
   subject.name =
       loaded.preset.model.is_composed ? loaded.preset.model.llm : loaded.preset.model.path;
   subject.model = config::open_model(device.context, loaded.preset, locations);
@@ -220,7 +219,7 @@ int run_synthetic(const BenchDevice& device, const BenchFlags& flags,
   compare_options.seed = seed;
   compare_options.has_profile = flags.profile;
   compare_options.on_run = [](const std::string& what) { log_info("bench", what); };
-  const bench::DecoderCosts costs = {.shape = subject.shape,
+  const bench::DecoderCosts costs = {.model = subject.blueprint,
                                      .weights = config::weight_format(preset.quantization)};
   const bench::Comparison comparison =
       bench::compare(subject.decoder(), stream, costs, make_workload(flags, largest_batch, seed),

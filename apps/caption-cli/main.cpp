@@ -14,6 +14,7 @@
 #include "base/join.h"
 #include "base/log.h"
 #include "bench_command.h"
+#include "config/load_preset.h"
 #include "doctor_command.h"
 #include "documents_command.h"
 #include "environment.h"
@@ -104,6 +105,7 @@ int run_main(int argc, char** argv) {
   add_verbose_option(root);
   Globals globals;
   globals.locations = environment_locations();
+  config::warn_of_missing_presets(globals.locations.own_presets);
   add_tier_option(root, globals);
   int exit_code = kExitOk;
   add_run_command(root, globals, exit_code);

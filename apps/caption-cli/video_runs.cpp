@@ -105,9 +105,8 @@ OpenedModel open_for_bench(const VideoBench& bench, const config::Preset& preset
                      .costs = {}};
   config::adopt_generation_config(opened.preset, opened.model->generation_config());
   config::require_consistent(opened.preset);
-  opened.costs = {
-      .shape = config::find_preset_blueprint(preset.model, bench.locations).blueprint.text.value(),
-      .weights = config::weight_format(preset.quantization)};
+  opened.costs = {.model = config::find_preset_blueprint(preset.model, bench.locations).blueprint,
+                  .weights = config::weight_format(preset.quantization)};
   if (bench.wanted.price == PriceOf::kDrafts) {
     opened.draft = config::open_draft_model(bench.context, preset, bench.locations, *opened.model);
   }

@@ -33,7 +33,7 @@ plan::StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
   if (computed_once > 0) work.attended_tokens *= work.new_tokens / computed_once;
   work.context_tokens =
       work.steps * stats.mean_pages_used * as_double(kv::kPageTokens) * (1 - stats.mean_page_waste);
-  return plan::cost_of(costs.shape, costs.weights, kv_dtype, work);
+  return plan::cost_of(costs.model, costs.weights, kv_dtype, work);
 }
 
 }  // namespace caption::bench

@@ -12,9 +12,10 @@
 
 namespace caption::bench {
 
-// Properties of the decoder that determine the cost of a step.
+// What determines the cost of a step.
 struct DecoderCosts {
-  model::DecoderSpec shape;
+  // Has a decoder; its parameters name the codes that the model's files hold.
+  model::Blueprint model;
   weights::WeightFormat weights = weights::WeightFormat::kBF16;
 };
 

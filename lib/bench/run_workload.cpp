@@ -113,12 +113,12 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
   measurement.seconds = as_double(stopwatch.elapsed_us()) / 1e6;
   measurement.peak_bytes = peak_bytes(stream.device());
   measurement.stats = engine.stats();
-  measurement.needed_bytes =
-      model::placed_bytes(stream.context(), model::decoder_blueprint(costs.shape), costs.weights) +
-      measurement.stats.pages_peak * measurement.stats.page_bytes;
+  measurement.needed_bytes = model::placed_bytes(stream.context(), costs.model, costs.weights) +
+                             measurement.stats.pages_peak * measurement.stats.page_bytes;
   if (options.has_profile) {
-    measurement.operations = name_operations(profile.entries(), named_matrices(costs.shape),
-                                             as_double(measurement.stats.busy_us) / 1e6);
+    measurement.operations =
+        name_operations(profile.entries(), named_matrices(costs.model.text.value()),
+                        as_double(measurement.stats.busy_us) / 1e6);
   }
   measurement.num_requests = std::ssize(completions);
   std::sort(completions.begin(), completions.end(),

@@ -6,6 +6,8 @@
 #include <map>
 #include <system_error>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
 #include "base/open_file.h"
@@ -99,6 +101,13 @@ std::vector<PresetFile> list_presets(const fs::path& own_presets) {
     presets.push_back({.name = name, .path = path, .summary = summary_of(path)});
   }
   return presets;
+}
+
+void warn_of_missing_presets(const fs::path& own_presets) {
+  std::error_code error;
+  if (own_presets.empty() || fs::is_directory(own_presets, error)) return;
+  log_warning("config", "CAPTION_PRESETS names " + own_presets.string() +
+                            ", which is no folder that can be read; it is not used");
 }
 
 std::string describe_lack_of_presets(const fs::path& own_presets) {

@@ -22,6 +22,9 @@ struct PresetFile {
 // the first is used. Sorted by name. The files are not parsed.
 std::vector<PresetFile> list_presets(const std::filesystem::path& own_presets);
 
+// Warns where CAPTION_PRESETS names no folder that can be read.
+void warn_of_missing_presets(const std::filesystem::path& own_presets);
+
 // "no presets are found: ...", with the places of list_presets() and what to do.
 std::string describe_lack_of_presets(const std::filesystem::path& own_presets);
 

@@ -100,16 +100,6 @@ std::string describe(const drafts::LeftOutLayers& left_out, std::int64_t num_lay
          " of its guesses were right; up to " + format_number(left_out.gain) + "x expected";
 }
 
-// Whether it is the demonstration model of the source tree or the installation, which are not
-// written to.
-bool is_built_in(const fs::path& model) {
-  const std::vector<fs::path> roots = resource_roots();
-  return std::any_of(roots.begin(), roots.end(), [&](const fs::path& root) {
-    std::error_code error;
-    return fs::equivalent(root / ModelSection{}.path, model, error);
-  });
-}
-
 // The layers that the file has of this model. If there is such a file and it has none, nullopt,
 // and `why` receives the reason.
 std::optional<KeptLayers> find_in(const fs::path& path, const Sha256& model_hash,
@@ -159,13 +149,13 @@ void write_layers(const KeptLayers& layers, const fs::path& path) {
 }
 
 std::vector<fs::path> layer_files(const Preset& preset, const Locations& locations,
-                                  const Sha256& model_hash) {
+                                  const Sha256& model_hash, bool is_demonstration) {
   const std::string& name = preset.model.is_composed ? preset.model.llm : preset.model.path;
   const fs::path model = find_model(name, locations);
   std::vector<fs::path> files;
   std::error_code error;
   const std::string file_name(drafts::kLayerFileName);
-  if (!is_built_in(model)) {
+  if (!is_demonstration) {
     files.push_back(fs::is_directory(model, error) ? model / file_name
                                                    : fs::path(model.string() + "." + file_name));
   }
@@ -180,7 +170,8 @@ std::shared_ptr<drafts::LayerChoice> open_layer_choice(const LoadedPreset& loade
                                                        const Sha256& model_hash) {
   const Preset& preset = loaded.preset;
   if (preset.speculative.method != DraftMethod::kSelf) return nullptr;
-  const std::vector<fs::path> files = layer_files(preset, loaded.locations, model_hash);
+  const std::vector<fs::path> files =
+      layer_files(preset, loaded.locations, model_hash, model.is_demonstration());
   const std::int64_t num_layers = model.decoder().spec().num_layers;
   std::vector<std::string> unused;
   const auto warn = [&](const std::string& instead) {

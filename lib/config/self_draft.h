@@ -31,10 +31,10 @@ void write_layers(const KeptLayers& layers, const std::filesystem::path& path);
 
 // The files of a model in which its layers are looked for and, the first that can be written, kept:
 // self-draft.json in its folder, or FILE.self-draft.json beside a model that is a file, unless it
-// is the demonstration model of the source tree or the installation; and, named after its hash, in
+// is the demonstration model, which comes with the program; and, named after its hash, in
 // Locations::self_drafts. Of a composed model the language model's folder counts.
 std::vector<std::filesystem::path> layer_files(const Preset& preset, const Locations& locations,
-                                               const Sha256& model_hash);
+                                               const Sha256& model_hash, bool is_demonstration);
 
 // What a run with self-drafts begins with: the layers that the first of layer_files() of this model
 // names; without one, they are searched for, and what is found is written. Logs one line for what

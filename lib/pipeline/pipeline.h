@@ -112,8 +112,8 @@ struct Progress {
   // Number of captions that need no more work, and the number of captions of the whole run.
   std::int64_t num_settled() const { return clips_done + clips_found + clips_kept; }
   std::int64_t num_wanted() const { return clips_total + clips_found + clips_kept; }
-  // The same including files that turned out not to be videos, so that the total is constant during
-  // the run.
+  // The same including files that turned out not to be videos: of all that the run looks at, so
+  // that the share that is passed never falls.
   std::int64_t num_passed() const { return num_settled() + files_skipped; }
   std::int64_t num_listed() const { return num_wanted() + files_skipped; }
 };

@@ -121,7 +121,7 @@ std::string why_no_drafts(const Outcome& outcome) {
 std::string describe_progress(const Progress& progress) {
   const std::string left = time_left(progress);
   return join_present(
-      {std::to_string(progress.num_passed()) + "/" + captions(progress, progress.num_listed()),
+      {std::to_string(progress.num_settled()) + "/" + captions(progress, progress.num_wanted()),
        failed(progress), suspicious(progress), left.empty() ? left : "about " + left,
        caption_rate(progress), token_rate(progress)});
 }
@@ -129,8 +129,8 @@ std::string describe_progress(const Progress& progress) {
 std::string live_line(const Progress& progress, int columns) {
   // Parts in the order of the line.
   enum Part { kCount, kFailed, kSuspicious, kLeft, kRate, kTokens, kName };
-  const std::string settled = std::to_string(progress.num_passed()) + "/";
-  const std::int64_t total = progress.num_listed();
+  const std::string settled = std::to_string(progress.num_settled()) + "/";
+  const std::int64_t total = progress.num_wanted();
   std::vector<std::string> texts = {
       settled + (columns < kNarrowColumns ? std::to_string(total) : captions(progress, total)),
       failed(progress),

@@ -10,8 +10,9 @@
 namespace caption::pipeline {
 
 // Returns text such as "12/100 clips, 1 failed, 2 suspicious, about 2 min left, 0.81 clips/s, 45
-// tokens/s". Both clip counts include clips that already had records and files that are not videos.
-// Rates count the captions made by this run per second of the run; zero rates are left out. ASCII.
+// tokens/s". Both clip counts include clips that already had records; the second one also files in
+// folders until they turn out not to be videos. Rates count the captions made by this run per
+// second of the run; zero rates are left out. ASCII.
 std::string describe_progress(const Progress& progress);
 
 // The same in at most `columns` terminal columns (base/display_width.h), followed by the clip of

@@ -196,6 +196,15 @@ TEST_SUITE("app/plan") {
     CHECK(state_of("mine").find("does not run here: not-here") != std::string::npos);
   }
 
+  TEST_CASE("a folder of presets that is missing is warned of once") {
+    const TemporaryFolder folder;
+    const std::string missing = (folder.path() / "missing").string();
+    const Finished finished = run_cli({"presets"}, "", {{"CAPTION_PRESETS", missing}});
+    CHECK(finished.exit_code == 0);
+    CHECK(finished.err == "warning: config: CAPTION_PRESETS names " + missing +
+                              ", which is no folder that can be read; it is not used\n");
+  }
+
   TEST_CASE("presets --check prints a line for each preset, or for each contradiction") {
     const Environment nowhere = {
         {"HF_HOME", "/nowhere"}, {"HF_HUB_CACHE", "/nowhere"}, {"HOME", "/nowhere"}};

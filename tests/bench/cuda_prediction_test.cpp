@@ -55,7 +55,8 @@ Calls profiled(std::int64_t prompt_tokens, std::int64_t output_tokens) {
   CompareOptions compare_options;
   compare_options.has_profile = true;
   const Comparison comparison =
-      compare(*decoder, stream, {.shape = kShape, .weights = weights::WeightFormat::kBF16},
+      compare(*decoder, stream,
+              {.model = model::decoder_blueprint(kShape), .weights = weights::WeightFormat::kBF16},
               make_fixed_workload(1, prompt_tokens, output_tokens), {variant}, compare_options);
   Calls calls;
   for (const OperationTime& operation : comparison.variants.front().measurement().operations) {

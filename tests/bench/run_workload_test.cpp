@@ -31,7 +31,8 @@ struct Bench {
   Stream stream{pool};
   std::unique_ptr<model::Decoder> decoder =
       model::make_random_decoder(stream, kShape, weights::WeightFormat::kBF16, 3);
-  DecoderCosts costs{.shape = kShape, .weights = weights::WeightFormat::kBF16};
+  DecoderCosts costs{.model = model::decoder_blueprint(kShape),
+                     .weights = weights::WeightFormat::kBF16};
 
   Comparison run(const Workload& workload, const std::vector<Variant>& variants, int repeat,
                  bool has_profile = false) {

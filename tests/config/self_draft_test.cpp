@@ -100,16 +100,16 @@ TEST_SUITE("config/self_draft") {
     preset.model.path = model.string();
     const Sha256 hash = some_layers().model_hash;
     CHECK(
-        layer_files(preset, locations, hash) ==
+        layer_files(preset, locations, hash, false) ==
         std::vector<fs::path>{model / "self-draft.json", "/cache/self-drafts/" + kHash + ".json"});
-    preset.model.path = "samples/demo-model";
-    CHECK(layer_files(preset, locations, hash) ==
+    CHECK(layer_files(preset, locations, hash, true) ==
           std::vector<fs::path>{"/cache/self-drafts/" + kHash + ".json"});
-    preset.model.path = model.string();
     locations.self_drafts.clear();
-    CHECK(layer_files(preset, locations, hash) == std::vector<fs::path>{model / "self-draft.json"});
+    CHECK(layer_files(preset, locations, hash, false) ==
+          std::vector<fs::path>{model / "self-draft.json"});
     preset.model.path = (folder / "model.gguf").string();
-    CHECK(layer_files(preset, locations, hash).front() == folder / "model.gguf.self-draft.json");
+    CHECK(layer_files(preset, locations, hash, false).front() ==
+          folder / "model.gguf.self-draft.json");
   }
 }
 

@@ -313,7 +313,7 @@ class GpuBench {
     options.repeat = repeat;
     options.roofline = roofline_options();
     const bench::Variant variant{.name = name, .group = workload.name, .options = engine};
-    const bench::DecoderCosts costs{.shape = decoder.spec(),
+    const bench::DecoderCosts costs{.model = model::decoder_blueprint(decoder.spec()),
                                     .weights = weights::WeightFormat::kBF16};
     print_result("engine",
                  to_json({.model = shape_name(), .setting = subject()},

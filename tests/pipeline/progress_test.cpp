@@ -104,13 +104,13 @@ TEST_SUITE("pipeline/progress") {
         "1 clip captioned, 1 tried again without a better record, 1 failed in 5 s: "));
   }
 
-  TEST_CASE("files that are no videos do not change the total of a run") {
+  TEST_CASE("files that are no videos are no clips, once that is known") {
     Progress progress{.clips_total = 10, .clips_done = 2};
     CHECK(describe_progress(progress) == "2/10 clips");
     progress.files_skipped = 3;
     progress.clips_total -= 3;
-    CHECK(describe_progress(progress) == "5/10 clips");
-    CHECK(live_line(progress, 80) == "5/10 clips");
+    CHECK(describe_progress(progress) == "2/7 clips");
+    CHECK(live_line(progress, 80) == "2/7 clips");
     CHECK(is_line_due(ProgressStyle::kSparse, {-10'000'000, 4}, progress));
     CHECK_FALSE(is_line_due(ProgressStyle::kSparse, {-10'000'000, 5}, progress));
     Outcome unread;
@@ -149,7 +149,7 @@ TEST_SUITE("pipeline/progress") {
     CHECK(describe_speed(outcome) ==
           "1 clip captioned, 1 file in folders is no video in 1 s: 1 clip/s, 1 output token/s, "
           "1 sequence per step");
-    CHECK(describe_progress(outcome.progress) == "2/2 clips, 1 clip/s, 1 token/s");
+    CHECK(describe_progress(outcome.progress) == "1/1 clip, 1 clip/s, 1 token/s");
     outcome.engine.mean_batch = 1.1;
     CHECK(describe_speed(outcome).ends_with("1.1 sequences per step"));
   }
