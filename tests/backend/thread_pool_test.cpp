@@ -86,6 +86,25 @@ TEST_CASE("a slow body on another thread is waited for") {
   CHECK(done == 2);
 }
 
+TEST_CASE("a thread that is held up leaves the rest of its part to the others") {
+  ThreadPool pool(2);
+  constexpr std::int64_t kCount = 64;
+  const std::thread::id caller = std::this_thread::get_id();
+  // The caller's first range ends when the other thread has done everything that is left.
+  std::atomic<std::int64_t> done_by_other{0};
+  std::atomic<std::int64_t> held{0};
+  pool.parallel_for(kCount, 1, [&](std::int64_t begin, std::int64_t end) {
+    if (std::this_thread::get_id() != caller) {
+      done_by_other += end - begin;
+      return;
+    }
+    held += end - begin;
+    while (done_by_other < kCount - held) std::this_thread::yield();
+  });
+  CHECK(done_by_other + held == kCount);
+  CHECK(held <= kCount / 8);  // a quarter of its part
+}
+
 TEST_CASE("the first exception comes back to the caller and the pool works on") {
   for (const int threads : {1, 4}) {
     CAPTURE(threads);
