@@ -110,11 +110,12 @@ void quantised_panel(const QuantisedArgs& args) {
 // 16 features.
 template <int kRows, class Use>
 void for_each_quad(const IntegerArgs& args, const Use& use) {
+  const std::int64_t ahead = far_ahead_bytes(args.m > kMaxTileRows);
   for (std::int64_t quad = 0; quad < args.num_quads; ++quad) {
     const std::uint8_t* const from = args.panel + quad * 4 * kPanelColumns;
     if constexpr (kRows >= kFarAheadRows) {
-      fetch_far_ahead(from);
-      fetch_far_ahead(from + 64);
+      fetch_far_ahead(from, ahead);
+      fetch_far_ahead(from + 64, ahead);
     }
     use(quad, _mm512_loadu_si512(from), _mm512_loadu_si512(from + 64));
   }

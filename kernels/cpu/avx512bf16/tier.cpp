@@ -14,6 +14,7 @@ namespace caption::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kPairElements = 2 * kPanelColumns;
+constexpr std::int64_t kMaxTileRows = 8;
 
 // 32 weights, which stay in a register: the compiler would load them again for each row, and one
 // load of 64 bytes per product takes as long as the product.
@@ -40,13 +41,14 @@ void tile(const PanelArgs& args, bool add, std::int64_t m0, std::int64_t panel) 
   const std::uint16_t* const a = args.a + m0 * args.a_stride;
   const std::int64_t panel_elements = args.num_pairs * kPairElements;
   const std::uint16_t* const b = args.panels + panel * panel_elements;
+  const std::int64_t ahead = far_ahead_bytes(args.m > kMaxTileRows);
   for (std::int64_t pair = 0; pair < args.num_pairs; ++pair) {
     __m512bh weights[kRegisters];
 #pragma GCC unroll 4
     for (int j = 0; j < kRegisters; ++j) {
       const std::uint16_t* const from =
           b + (j / 2) * panel_elements + pair * kPairElements + (j % 2) * kPanelColumns;
-      if constexpr (kRows >= kFarAheadRows) fetch_far_ahead(from);
+      if constexpr (kRows >= kFarAheadRows) fetch_far_ahead(from, ahead);
       weights[j] = load_weights(from);
     }
 #pragma GCC unroll 8
@@ -128,7 +130,7 @@ void panel_gemm_avx512bf16(const PanelArgs& args, bool add) {
   for (; panel < args.num_panels; ++panel) {
     for (std::int64_t m = 0; m < args.m;) {
       const std::int64_t left = args.m - m;
-      const std::int64_t tiles = (left + 7) / 8;
+      const std::int64_t tiles = (left + kMaxTileRows - 1) / kMaxTileRows;
       const std::int64_t count = (left + tiles - 1) / tiles;
       rows<1>(args, add, m, count, panel);
       m += count;
