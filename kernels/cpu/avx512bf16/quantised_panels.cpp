@@ -19,6 +19,8 @@ namespace {
 // Maximum rows of a tile: with more rows the compiler spills registers.
 constexpr std::int64_t kMaxTileRows = 8;
 
+constexpr std::int64_t kQuadBytes = 4 * kPanelColumns;  // of 8-bit weights
+
 struct Group {
   std::int64_t index;
   std::int64_t first_pair, end_pair;
@@ -112,11 +114,22 @@ template <int kRows, class Use>
 void for_each_quad(const IntegerArgs& args, const Use& use) {
   const std::int64_t ahead = far_ahead_bytes(args.m > kMaxTileRows);
   for (std::int64_t quad = 0; quad < args.num_quads; ++quad) {
-    const std::uint8_t* const from = args.panel + quad * 4 * kPanelColumns;
+    const std::uint8_t* const from = args.panel + quad * kQuadBytes;
     if constexpr (kRows >= kFarAheadRows) {
       fetch_far_ahead(from, ahead);
       fetch_far_ahead(from + 64, ahead);
     }
+    use(quad, _mm512_loadu_si512(from), _mm512_loadu_si512(from + 64));
+  }
+}
+
+// Weights in the first-level cache.
+struct WidenedArgs : IntegerArgs {};
+
+template <int kRows, class Use>
+void for_each_quad(const WidenedArgs& args, const Use& use) {
+  for (std::int64_t quad = 0; quad < args.num_quads; ++quad) {
+    const std::uint8_t* const from = args.panel + quad * kQuadBytes;
     use(quad, _mm512_loadu_si512(from), _mm512_loadu_si512(from + 64));
   }
 }
@@ -134,11 +147,32 @@ void for_each_quad(const Integer4Args& args, const Use& use) {
   });
 }
 
+// Codes whose weights of 8 bits are also written to `widened` [num_quads, kQuadBytes].
+struct WideningArgs : Integer4Args {
+  std::uint8_t* widened = nullptr;
+};
+
+template <int kRows, class Use>
+void for_each_quad(const WideningArgs& args, const Use& use) {
+  const Integer4Args& codes = args;
+  for_each_quad<kRows>(codes, [&](std::int64_t quad, __m512i first, __m512i last) {
+    std::uint8_t* const to = args.widened + quad * kQuadBytes;
+    _mm512_storeu_si512(to, first);
+    _mm512_storeu_si512(to + 64, last);
+    use(quad, first, last);
+  });
+}
+
+// c (+)= the product of kRows rows.
 template <int kRows, class Args>
-void integer_tile(const Args& args, std::int64_t m0) {
+void integer_tile(const Args& args, std::int64_t m0, bool add) {
   __m512i sums[kRows][2];
+  std::int32_t* const c = args.c + m0 * args.c_stride;
 #pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_si512();
+  for (int i = 0; i < kRows; ++i) {
+    sums[i][0] = add ? _mm512_loadu_si512(c + i * args.c_stride) : _mm512_setzero_si512();
+    sums[i][1] = add ? _mm512_loadu_si512(c + i * args.c_stride + 16) : _mm512_setzero_si512();
+  }
   const std::int8_t* const a = args.a + m0 * args.a_stride;
   for_each_quad<kRows>(args, [&](std::int64_t quad, __m512i first, __m512i last) {
 #pragma GCC unroll 8
@@ -152,31 +186,66 @@ void integer_tile(const Args& args, std::int64_t m0) {
   });
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
-    _mm512_storeu_si512(args.c + (m0 + i) * args.c_stride, sums[i][0]);
-    _mm512_storeu_si512(args.c + (m0 + i) * args.c_stride + 16, sums[i][1]);
+    _mm512_storeu_si512(c + i * args.c_stride, sums[i][0]);
+    _mm512_storeu_si512(c + i * args.c_stride + 16, sums[i][1]);
   }
 }
 
 template <class Args>
-void integer_rows(const Args& args, std::int64_t m0, std::int64_t count) {
+void integer_rows(const Args& args, std::int64_t m0, std::int64_t count, bool add) {
   switch (count) {
-    case 1: return integer_tile<1>(args, m0);
-    case 2: return integer_tile<2>(args, m0);
-    case 3: return integer_tile<3>(args, m0);
-    case 4: return integer_tile<4>(args, m0);
-    case 5: return integer_tile<5>(args, m0);
-    case 6: return integer_tile<6>(args, m0);
-    case 7: return integer_tile<7>(args, m0);
-    default: return integer_tile<8>(args, m0);
+    case 1: return integer_tile<1>(args, m0, add);
+    case 2: return integer_tile<2>(args, m0, add);
+    case 3: return integer_tile<3>(args, m0, add);
+    case 4: return integer_tile<4>(args, m0, add);
+    case 5: return integer_tile<5>(args, m0, add);
+    case 6: return integer_tile<6>(args, m0, add);
+    case 7: return integer_tile<7>(args, m0, add);
+    default: return integer_tile<8>(args, m0, add);
   }
 }
 
+// Multiplies the rows from m0 on.
 template <class Args>
-void integer_panel(const Args& args) {
-  for (std::int64_t m = 0; m < args.m;) {
+void integer_panel(const Args& args, std::int64_t m0, bool add) {
+  for (std::int64_t m = m0; m < args.m;) {
     const std::int64_t count = next_height(args.m - m);
-    integer_rows(args, m, count);
+    integer_rows(args, m, count, add);
     m += count;
+  }
+}
+
+// The quads [first, first + count), which begin with a group.
+Integer4Args part_of(const Integer4Args& args, std::int64_t first, std::int64_t count) {
+  Integer4Args part = args;
+  part.a += 4 * first;
+  part.codes += first * 2 * kPanelColumns;
+  part.steps += first / args.group_quads * 2 * kPanelColumns;
+  part.num_quads = count;
+  return part;
+}
+
+// Several tiles of rows: the first one widens the codes while it multiplies, the others read the
+// weights from the first-level cache. To widen all codes before the first tile takes longer, since
+// nothing is multiplied meanwhile.
+void widened_panel(const Integer4Args& args) {
+  constexpr std::int64_t kWidenedQuads = 128;
+  static_assert(kWidenedQuads >= kMaxGroupQuads);
+  alignas(64) std::uint8_t widened[kWidenedQuads * kQuadBytes];
+  const std::int64_t most = kWidenedQuads / args.group_quads * args.group_quads;
+  const std::int64_t height = next_height(args.m);
+  for (std::int64_t first = 0; first < args.num_quads; first += most) {
+    const std::int64_t left = args.num_quads - first;
+    const Integer4Args part = part_of(args, first, left < most ? left : most);
+    integer_rows(WideningArgs{part, widened}, 0, height, first > 0);
+    integer_panel(WidenedArgs{{.a = part.a,
+                               .a_stride = part.a_stride,
+                               .panel = widened,
+                               .num_quads = part.num_quads,
+                               .c = part.c,
+                               .c_stride = part.c_stride,
+                               .m = part.m}},
+                  height, first > 0);
   }
 }
 
@@ -186,8 +255,11 @@ void panel8_avx512bf16(const QuantisedArgs& args) { quantised_panel<Codes8>(args
 
 void panel4_avx512bf16(const QuantisedArgs& args) { quantised_panel<Codes4>(args); }
 
-void panel8a8_avx512bf16(const IntegerArgs& args) { integer_panel(args); }
+void panel8a8_avx512bf16(const IntegerArgs& args) { integer_panel(args, 0, false); }
 
-void panel4a8_avx512bf16(const Integer4Args& args) { integer_panel(args); }
+void panel4a8_avx512bf16(const Integer4Args& args) {
+  if (args.m > kMaxTileRows) return widened_panel(args);
+  integer_panel(args, 0, false);
+}
 
 }  // namespace caption::kernels::cpu
