@@ -46,13 +46,14 @@ struct Matrix {
 };
 
 std::vector<std::byte> random_bytes(const weights::PlannedTensor& tensor, std::mt19937& random) {
+  // Exponents below the largest; largest magnitudes are not negative.
+  const unsigned high_bits = tensor.name.ends_with("absmax") ? 0x3Bu : 0xBBu;
   std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.size_bytes));
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     unsigned byte = random() & 255u;
-    // Exponents below the largest in the high bytes of floating-point numbers.
     const bool is_high = (tensor.dtype == "F32" && i % 4 == 3) ||
                          ((tensor.dtype == "F16" || tensor.dtype == "BF16") && i % 2 == 1);
-    if (is_high) byte &= 0xBBu;
+    if (is_high) byte &= high_bits;
     bytes[i] = std::byte(byte);
   }
   return bytes;
