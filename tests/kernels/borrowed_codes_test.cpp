@@ -47,7 +47,8 @@ struct Matrix {
 
 std::vector<std::byte> random_bytes(const weights::PlannedTensor& tensor, std::mt19937& random) {
   // Exponents below the largest; largest magnitudes are not negative.
-  const unsigned high_bits = tensor.name.ends_with("absmax") ? 0x3Bu : 0xBBu;
+  const bool is_magnitude = tensor.name.ends_with("absmax") || tensor.name.ends_with("SCB");
+  const unsigned high_bits = is_magnitude ? 0x3Bu : 0xBBu;
   std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.size_bytes));
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     unsigned byte = random() & 255u;
