@@ -23,8 +23,8 @@ class ThreadPool {
 
   // Calls body(begin, end) for disjoint ranges that cover [0, count), each at least `grain` long
   // except the last; returns when all are done. A thread works through one part of [0, count) in
-  // ascending order, then takes what others have left of theirs. The ranges differ from call to
-  // call, and results must not depend on them: a body computes each index independently.
+  // ascending order, then takes what is left of the parts of other threads. The ranges differ from
+  // call to call, and results must not depend on them: a body computes each index independently.
   // Rethrows the first exception of a body. Not reentrant; one caller at a time.
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t begin, std::int64_t end)>& body);

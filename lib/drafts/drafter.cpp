@@ -44,8 +44,8 @@ struct Drafter::State {
   Proposals proposals;
   GuessSearch search;
   std::optional<ModelGuesser> model;
-  std::vector<Candidate> candidates;  // of the proposal under way
-  DraftedStep step;                   // under way
+  std::vector<Candidate> candidates;  // propose() and propose_after_prompts() choose among these
+  DraftedStep step;                   // counts the step that has been proposed for
   DraftCounts counts;
   std::unordered_map<std::int64_t, DraftCounts> ended;  // counts that take_counts() has not taken
 };

@@ -99,7 +99,8 @@ struct KScales {
 // Writes integers of four groups, [4, kPanelColumns]: `words` have those of eight rows each, and
 // byte g of a word is that of group g.
 [[gnu::always_inline]] inline void store_groups(const __m256i* words, std::uint8_t* to) {
-  // Of each lane, whose words are those of four rows: the bytes of a group; then of all eight rows.
+  // A lane has the words of four rows. The first shuffle puts the four bytes of each group
+  // together, the second one the two halves of a group, which are in different lanes.
   const __m256i by_group = _mm256_broadcastsi128_si256(
       _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
   const __m256i of_lanes = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);

@@ -1,5 +1,5 @@
-// drafts/internal/guess_search.h: the guesses that need no model: from the archive, from the texts
-// of the nearest things and from the sequence itself.
+// drafts/internal/guess_search.h: searches the archive, the texts of the nearest things and the
+// sequence itself for guesses, which needs no model.
 #pragma once
 
 #include <cstdint>

@@ -27,10 +27,10 @@ class ModelGuesser {
   // a trial, to be computed in any case.
   std::optional<std::size_t> guess(std::span<const DraftQuery> queries,
                                    std::int64_t num_prompt_tokens);
-  // Of the step under way: the time of the model's passes and preparations.
+  // The time of the model's passes and preparations since begin_step(), in microseconds.
   std::int64_t passes_us() const { return passes_us_; }
 
-  // The outcome of a sequence's drafts in the step under way.
+  // Adds the outcome of a sequence's drafts to those since begin_step().
   void observe(const DraftCounts& counts) { step_counts_ += counts; }
   // Learns what the guesses saved in a step, its passes included, before StepSavings learns from
   // it.
@@ -69,11 +69,11 @@ class ModelGuesser {
   // Steps since the latest in which the model was asked, without trials.
   std::int64_t num_idle_steps_ = 0;
   double prepare_us_ = 0;  // the longest DraftModel::prepare()
-  // Of the step under way.
+  // The members below belong to the step that begin_step() began.
   std::int64_t passes_us_ = 0;
   std::int64_t num_queries_ = 0;  // sequences, if the model guessed for it; else 0
   DraftCounts step_counts_;
-  // Of the guesses under way.
+  // guess() keeps these arrays from step to step for their memory alone.
   std::vector<ModelChain> chains_;
   std::vector<Chained> chained_;
   std::vector<ModelQuery> model_queries_;

@@ -27,7 +27,7 @@ struct Proposal {
   GuessSource source = GuessSource::kArchive;
   FollowedGuesses of_archive;
   std::int64_t num_computed = 0;  // drafts in the latest step that had any
-  // Of the drafts with an outcome: expected to be right, and right.
+  // How many of the drafts with an outcome were expected to be right, and how many were right.
   double expected = 0;
   double right = 0;
   DraftCounts counts;
@@ -51,7 +51,7 @@ double expected_right(const Acceptance& acceptance, GuessSource source,
                       std::span<const Guess> guesses, const Proposal& proposal);
 
 // Learns that of the first num_computed guesses of the proposal, the first num_accepted were right,
-// and the next one wrong if `was_refused`.
+// and the next one was wrong if `was_refused`.
 void observe_outcome(std::int64_t num_computed, std::int64_t num_accepted, bool was_refused,
                      Acceptance& acceptance, Proposal& proposal);
 

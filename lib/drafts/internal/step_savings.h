@@ -33,7 +33,8 @@ inline StepKind kind_of(std::int64_t num_prompt_tokens) {
 
 class StepSavings {
  public:
-  // Of all steps, until one without prompts and drafts was measured.
+  // The costs of steps of this kind; those of all steps until one without prompts and drafts was
+  // measured.
   const StepCosts& costs_of(StepKind kind) const {
     const bool is_known = kind == StepKind::kDecoding && plain_costs_.us(1) > 0;
     return is_known ? decode_costs_ : costs_;
