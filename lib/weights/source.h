@@ -72,7 +72,7 @@ class Source {
   // Returns rows [first, first + count) of a tensor for which codes_of() or e4m3_of() has a value,
   // the latter's numbers of e4m3 in groups as wide as a scale's block; `shape` is that of the whole
   // tensor. Thread-safe. Throws Error(kBadModel) naming the tensor when it has another shape, its
-  // scales cannot be (docs/models.md), or its e4m3 holds a NaN.
+  // scales cannot be (docs/formats.md), or its e4m3 holds a NaN.
   virtual QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape,
                                      std::int64_t first, std::int64_t count) const;
   // As read_codes(), but where it saves time the codes stay in the file

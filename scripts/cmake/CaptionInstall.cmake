@@ -5,6 +5,7 @@ install(DIRECTORY presets/ DESTINATION ${_resources}/presets)
 install(DIRECTORY samples/demo-model samples/videos DESTINATION ${_resources}/samples)
 install(FILES samples/prompts.txt samples/references.jsonl DESTINATION ${_resources}/samples)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # The distribution is part of the version: libraries have other names on another release.
 set(_system debian)
