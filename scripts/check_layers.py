@@ -48,6 +48,8 @@ MACHINE_CODE = {
     "lib/bench/internal/multiply_add_avx512.cpp",
     "lib/bench/internal/multiply_add_avx512bf16.cpp",
     "lib/bench/internal/multiply_add_avx512vnni.cpp",
+    "lib/bench/internal/multiply_add_avxvnni.cpp",
+
     "kernels/cuda/primitives.cuh",
     "kernels/cuda/warpgroup.cuh",
 }

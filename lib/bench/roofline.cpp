@@ -48,6 +48,22 @@ std::optional<Arithmetic> int8_of(CpuTier tier) {
 #if defined(__x86_64__)
   if (tier == CpuTier::kAmx) return Arithmetic{multiply_add_amx_int8, kInt8TileFlops};
   if (tier == CpuTier::kAvx512Bf16) return Arithmetic{multiply_add_avx512vnni, 8 * kAvx512Width};
+  if (tier == CpuTier::kAvx512) return Arithmetic{multiply_add_avx512_int8, 4 * kAvx512Width};
+  if (tier == CpuTier::kAvx2) {
+    if (has_cpu_feature("avxvnni")) return Arithmetic{multiply_add_avxvnni, 8 * kAvx2Width};
+    return Arithmetic{multiply_add_avx2_int8, 4 * kAvx2Width};
+  }
+#endif
+  static_cast<void>(tier);
+  return std::nullopt;
+}
+
+std::optional<Arithmetic> int4_of(CpuTier tier) {
+#if defined(__x86_64__)
+  if (tier == CpuTier::kAvx512) return Arithmetic{multiply_add_avx512_int4, 8 * kAvx512Width};
+  if (tier == CpuTier::kAvx2 && !has_cpu_feature("avxvnni")) {
+    return Arithmetic{multiply_add_avx2_int4, 8 * kAvx2Width};
+  }
 #endif
   static_cast<void>(tier);
   return std::nullopt;
@@ -150,6 +166,9 @@ Roofline measure_roofline(Stream& stream, const RooflineOptions& options) {
     roofline.own_int8_flops_per_s = measure_flops(pool, *int8, options);
     roofline.int8_flops_per_s = std::max(roofline.flops_per_s, roofline.own_int8_flops_per_s);
   }
+  if (const auto int4 = int4_of(stream.cpu_tier())) {
+    roofline.own_int4_flops_per_s = measure_flops(pool, *int4, options);
+  }
   return roofline;
 }
 
@@ -158,6 +177,7 @@ Roofline best_of(const Roofline& a, const Roofline& b) {
   best.read_bytes_per_s = std::max(a.read_bytes_per_s, b.read_bytes_per_s);
   best.f32_flops_per_s = std::max(a.f32_flops_per_s, b.f32_flops_per_s);
   best.own_int8_flops_per_s = std::max(a.own_int8_flops_per_s, b.own_int8_flops_per_s);
+  best.own_int4_flops_per_s = std::max(a.own_int4_flops_per_s, b.own_int4_flops_per_s);
   best.int8_flops_per_s = std::max(best.flops_per_s, best.own_int8_flops_per_s);
   return best;
 }

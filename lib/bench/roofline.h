@@ -3,8 +3,8 @@
 //
 //   bandwidth  a sum over 256 MiB, larger than the caches, on all threads; median of the passes
 //   flops      multiply-adds on registers, on all threads, in the widest vectors of the CPU tier;
-//              in f32, and in bf16 and 8-bit integers if the tier has (and its kernels use) dot
-//              products of them
+//              in f32, in bf16 if the tier has dot products of them, and in the products of
+//              integers that its kernels are made of
 //
 // Of a GPU:
 //
@@ -35,6 +35,9 @@ struct Roofline {
   double int8_flops_per_s = 0;
   // The rate of the tier's 8-bit integers, which may be the lower one; 0 if it has none.
   double own_int8_flops_per_s = 0;
+  // The rate of the tier's products of codes of 4 bits and 8-bit integers; 0 where these are
+  // products of 8-bit integers.
+  double own_int4_flops_per_s = 0;
   int num_threads = 1;
   bool is_gpu = false;  // num_threads means nothing then
   // Copies from and to pinned memory of the host; 0 on the CPU.

@@ -29,6 +29,11 @@ void set_cuda(plan::PlanInput& input) {
   }
 }
 
+// Of a format whose activations are integers of 8 bits.
+bool has_4_bit_codes(weights::WeightFormat format) {
+  return weights::matrix_format(format, weights::Role::kDecoderLinear) == MatrixFormat::kInt4A8;
+}
+
 double flops_per_s(const plan::Card& card, weights::WeightFormat format) {
   if (format == weights::WeightFormat::kFp8) return card.fp8_flops_per_s;
   return plan::has_8_bit_activations(format) ? card.int8_flops_per_s : card.flops_per_s;
@@ -160,7 +165,10 @@ plan::Rates host_rates(const bench::Roofline& roofline, weights::WeightFormat fo
     arithmetic = "f32";
   } else if (plan::has_8_bit_activations(format)) {
     rates.flops_per_s = roofline.int8_flops_per_s;
-    if (roofline.int8_flops_per_s > roofline.flops_per_s) {
+    if (has_4_bit_codes(format) && roofline.own_int4_flops_per_s > roofline.int8_flops_per_s) {
+      rates.flops_per_s = roofline.own_int4_flops_per_s;
+      arithmetic = "8-bit integers and 4-bit codes";
+    } else if (roofline.int8_flops_per_s > roofline.flops_per_s) {
       arithmetic = "8-bit integers";
     } else if (roofline.own_int8_flops_per_s > 0) {
       arithmetic += ", because 8-bit integers are not faster (" +

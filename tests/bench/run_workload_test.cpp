@@ -203,6 +203,10 @@ TEST_SUITE("bench/roofline") {
       CHECK(roofline.flops_per_s >= roofline.f32_flops_per_s);
       CHECK(roofline.int8_flops_per_s >= roofline.flops_per_s);
       CHECK(roofline.int8_flops_per_s >= roofline.own_int8_flops_per_s);
+      CHECK((roofline.own_int8_flops_per_s > 0) == (tier != CpuTier::kReference));
+      const bool has_dot_products = tier >= CpuTier::kAvx512Bf16 || has_cpu_feature("avxvnni");
+      CHECK((roofline.own_int4_flops_per_s > 0) ==
+            (tier == CpuTier::kAvx512 || (tier == CpuTier::kAvx2 && !has_dot_products)));
       CHECK(roofline.num_threads == 2);
     }
   }

@@ -46,8 +46,23 @@ TEST_SUITE("config/plan_input") {
           "measured here and now on 2 threads, bf16");
   }
 
+  TEST_CASE("codes of 4 bits are bounded by products of their own where the tier has faster ones") {
+    bench::Roofline roofline = measured(200e9);
+    CHECK(host_rates(roofline, WeightFormat::kW4A8).flops_per_s == 200e9);
+    roofline.own_int4_flops_per_s = 150e9;
+    CHECK(host_rates(roofline, WeightFormat::kW4A8).source ==
+          "measured here and now on 2 threads, 8-bit integers");
+    roofline.own_int4_flops_per_s = 300e9;
+    const plan::Rates rates = host_rates(roofline, WeightFormat::kW4A8);
+    CHECK(rates.flops_per_s == 300e9);
+    CHECK(rates.source == "measured here and now on 2 threads, 8-bit integers and 4-bit codes");
+    CHECK(host_rates(roofline, WeightFormat::kW8A8).flops_per_s == 200e9);
+    CHECK(host_rates(roofline, WeightFormat::kInt4).flops_per_s == 100e9);
+  }
+
   TEST_CASE("of several rounds the best of each rate counts") {
     bench::Roofline second = measured(300e9);
+    second.own_int4_flops_per_s = 400e9;
     second.read_bytes_per_s = 12e9;
     second.flops_per_s = 60e9;  // disturbed
     second.arithmetic = "f32";
@@ -60,6 +75,7 @@ TEST_SUITE("config/plan_input") {
       CHECK(best.arithmetic == "bf16");
       CHECK(best.own_int8_flops_per_s == 300e9);
       CHECK(best.int8_flops_per_s == 300e9);
+      CHECK(best.own_int4_flops_per_s == 400e9);
       CHECK(best.num_threads == 2);
     }
   }

@@ -18,7 +18,16 @@ float multiply_add_avx512bf16(std::int64_t rounds, float start);
 // have permission to use AMX tiles (backend/cpu_tier.h).
 float multiply_add_amx(std::int64_t rounds, float start);
 // Dot products of four 8-bit integers, summed in 32 bits: four multiply-adds per lane. x86-64 only.
+float multiply_add_avxvnni(std::int64_t rounds, float start);
 float multiply_add_avx512vnni(std::int64_t rounds, float start);
+// Products of pairs of 16-bit integers, to which 8-bit ones are widened, added in 32 bits: two
+// multiply-adds per lane. x86-64 only.
+float multiply_add_avx2_int8(std::int64_t rounds, float start);
+float multiply_add_avx512_int8(std::int64_t rounds, float start);
+// Products of pairs of bytes, one of them a code of 4 bits, added in 16 bits: four multiply-adds
+// per lane of 32 bits. x86-64 only.
+float multiply_add_avx2_int4(std::int64_t rounds, float start);
+float multiply_add_avx512_int4(std::int64_t rounds, float start);
 // As multiply_add_amx() on tiles of 8-bit integers; one chain has 16 x 16 sums of 64 products.
 float multiply_add_amx_int8(std::int64_t rounds, float start);
 
@@ -46,6 +55,24 @@ static inline float run_multiply_add(std::int64_t rounds, float start) {
   float sum = 0;
   for (int i = 0; i < kMultiplyAddChains; ++i) sum += chains[i][0];
   return sum;
+}
+
+// The same of a `Vector` of integers: add_products(sum, factors) adds products to the sums of a
+// chain.
+template <class Vector, class AddProducts>
+static inline float run_integer_chains(std::int64_t rounds, float start, AddProducts add_products) {
+  Vector chains[kMultiplyAddChains];
+#pragma GCC unroll 12
+  for (int i = 0; i < kMultiplyAddChains; ++i) chains[i] = Vector{} + static_cast<int>(start) + i;
+  const Vector factors = Vector{} + 0x01010101;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kMultiplyAddChains; ++i) add_products(chains[i], factors);
+  }
+  Vector sum{};
+#pragma GCC unroll 12
+  for (int i = 0; i < kMultiplyAddChains; ++i) sum ^= chains[i];
+  return static_cast<float>(sum[0]);
 }
 
 }  // namespace caption::bench
