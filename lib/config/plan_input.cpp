@@ -29,7 +29,7 @@ void set_cuda(plan::PlanInput& input) {
   }
 }
 
-// Of a format whose activations are integers of 8 bits.
+// Whether the format multiplies activations of 8 bits by codes of 4 bits.
 bool has_4_bit_codes(weights::WeightFormat format) {
   return weights::matrix_format(format, weights::Role::kDecoderLinear) == MatrixFormat::kInt4A8;
 }

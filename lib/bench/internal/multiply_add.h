@@ -57,8 +57,8 @@ static inline float run_multiply_add(std::int64_t rounds, float start) {
   return sum;
 }
 
-// The same of a `Vector` of integers: add_products(sum, factors) adds products to the sums of a
-// chain.
+// Runs `rounds` rounds of chains whose `Vector` holds integers: add_products(sums, factors) adds
+// products to the sums of one chain. Every version has its own copy of this function, too.
 template <class Vector, class AddProducts>
 static inline float run_integer_chains(std::int64_t rounds, float start, AddProducts add_products) {
   Vector chains[kMultiplyAddChains];

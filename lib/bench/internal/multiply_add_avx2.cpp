@@ -12,8 +12,8 @@ float multiply_add_avx2(std::int64_t rounds, float start) {
   return run_multiply_add<Vector>(rounds, start);
 }
 
-// Both are written in assembly, because a compiler would move a product of constants out of the
-// loop.
+// The products are written in assembly, because a compiler would move a product of constants out of
+// the loop.
 float multiply_add_avx2_int8(std::int64_t rounds, float start) {
   return run_integer_chains<Integers>(rounds, start, [](Integers& sums, const Integers& factors) {
     Integers products;
