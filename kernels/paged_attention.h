@@ -94,7 +94,7 @@ void paged_attention(Stream& stream, ConstView q, const PagedContext& context, f
 // A GPU attends few rows in splits of 256 keys, from position 1,024 on of 512, whose states are in
 // Stream::scratch() until they are folded, unless they exceed kMostStateBytes.
 inline constexpr std::int64_t kGpuLongSplitsBegin = 1024;
-// Of so many keys from position 0 on.
+// The number of splits of so many keys, from position 0 on.
 constexpr std::int64_t count_gpu_splits(std::int64_t keys) {
   const std::int64_t in_short = keys < kGpuLongSplitsBegin ? keys : kGpuLongSplitsBegin;
   return (in_short + 255) / 256 + (keys - in_short + 511) / 512;

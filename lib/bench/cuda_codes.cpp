@@ -53,7 +53,8 @@ class Launches : public CodeLaunch {
         tiles() *
         (2 * kTileWavefronts + row_groups * codes_.tile_columns / kChunkColumns * kTileWavefronts +
          (codes_.is_table() ? 4 * codes_.steps() : 0));
-    // Of a tile, and of a group's end, in the code of nvcc 13.0, whose loop has others within.
+    // Instructions of a tile, and of a group's end, in the code of nvcc 13.0, whose loop has others
+    // within.
     const double of_tile = codes_.steps() == 2 ? 148 + 14 * row_groups : 175 + 24 * row_groups;
     const double of_group = 20 + (codes_.has_offsets ? 16 : 8) * row_groups;
     work.instructions = tiles() * (of_tile + codes_.groups_per_tile() * of_group);
@@ -103,7 +104,8 @@ class Launches : public CodeLaunch {
     return work_of_operands(weight_bytes(), kRoundingBytes);
   }
 
-  // Of a warp's stage: x, codes and pairs into registers, and its share of the block's copies.
+  // Wavefronts of a warp's stage: x, codes and pairs into registers, and its share of the block's
+  // copies.
   double stage_wavefronts(const BlockShape& shape) const {
     const double x_in = shape.groups * codes_.tile_columns / kChunkColumns * kTileWavefronts;
     const double pairs = codes_.is_table() ? 4 * kWarpTiles * codes_.steps() : 0;

@@ -33,7 +33,7 @@ class Launches : public CodeLaunch {
     work.kernel = recorded->name;
     // A tile into the ring and out of it, and x.
     work.wavefronts = tiles() * (2 * kTileWavefronts + row_groups * kRowsWavefronts);
-    // Of a tile, in the code of nvcc 13.0, all ways through the loop counted.
+    // Instructions of a tile in the code of nvcc 13.0, all ways through the loop counted.
     const double of_tile = products_ == 1 ? 38 + 12.5 * row_groups : 56 + 20 * row_groups;
     work.instructions = tiles() * of_tile;
     work.bytes_in_flight =
@@ -81,7 +81,7 @@ class Launches : public CodeLaunch {
     return work;
   }
 
-  // Of a warp's stage: x and codes into registers, and its share of the block's copies.
+  // Wavefronts of a warp's stage: x and codes into registers, and its share of the block's copies.
   double stage_wavefronts(const BlockShape& shape) const {
     const double of_warp =
         kStepTiles * (shape.groups * kRowsWavefronts + shape.tiles * kTileWavefronts);

@@ -36,7 +36,7 @@ class Launches : public CodeLaunch {
     // A tile into the ring and out of it, its steps and bases, and x.
     work.wavefronts = tiles() * (2 * kTileWavefronts + (is_8_bit_ ? 0 : 2) +
                                  row_groups * steps_ * kStepWavefronts);
-    // Of a tile, in the code of nvcc 13.0, whose loop has others within.
+    // Instructions of a tile in the code of nvcc 13.0, whose loop has others within.
     const double of_tile = is_8_bit_ ? 120 + 12 * row_groups : 238 + 20 * row_groups;
     work.instructions = tiles() * of_tile;
     // sm_75 has the next four tiles in registers.
@@ -77,7 +77,7 @@ class Launches : public CodeLaunch {
   double tile_columns() const { return steps_ * kStepColumns; }
   double tiles() const { return blocks_of(out_, kTileFeatures) * blocks_of(in_, tile_columns()); }
 
-  // Of a step and a base, which codes of 4 bits have for each group and feature.
+  // Bytes of the steps and bases that codes of 4 bits have for each group and feature.
   double numbers_bytes(double columns) const {
     constexpr double kBytes = 2 * kTileFeatures;
     return is_8_bit_ ? 0 : blocks_of(out_, kTileFeatures) * blocks_of(in_, columns) * kBytes;
@@ -98,8 +98,8 @@ class Launches : public CodeLaunch {
     return work;
   }
 
-  // Of a warp's stage: x, codes, steps and bases into registers, and its share of the block's
-  // copies.
+  // Wavefronts of a warp's stage: x, codes, steps and bases into registers, and its share of the
+  // block's copies.
   double stage_wavefronts(const BlockShape& shape) const {
     const double of_warp = shape.groups * steps_ * kStepWavefronts +
                            shape.tiles * (kTileWavefronts + (is_8_bit_ ? 0 : steps_));

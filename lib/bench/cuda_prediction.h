@@ -56,9 +56,9 @@ inline constexpr double kGraphLaunchSeconds = 1.3e-6;
 // in a graph at 1.755 GHz showed (github.com/pegainfer-project/pegainfer/issues/569).
 inline constexpr double kDependentLaunchSeconds = kGraphLaunchSeconds - 0.96e-6;
 inline constexpr double kLatencySeconds = 1e-6;
-// Of a load while few are under way: from L2 at most 339 clocks on an L40, where it depends on the
-// multiprocessor (arXiv:2606.22588), and 262 to 273 on A100, H100 and RTX 4090; from DRAM 466 to
-// 542 on these three (arXiv:2402.13499).
+// Latency of a load while few are under way: from L2 at most 339 clocks on an L40, where it depends
+// on the multiprocessor (arXiv:2606.22588), and 262 to 273 on A100, H100 and RTX 4090; from DRAM
+// 466 to 542 on these three (arXiv:2402.13499).
 inline constexpr double kL2LatencyClocks = 339;
 inline constexpr double kDramLatencyClocks = 542;
 

@@ -6,7 +6,7 @@
 //              in f32, in bf16 if the tier has dot products of them, and in the products of
 //              integers that its kernels are made of
 //
-// Of a GPU:
+// A GPU has other measures:
 //
 //   bandwidth  bytes read and written by copies within its memory, of up to 1 GiB, that take a
 //              millisecond; also copies from and to pinned memory of the host

@@ -134,7 +134,7 @@ void require_products(const Context& context, const Preset& preset, const Locati
     blueprint = find_preset_blueprint(preset.model, locations).blueprint;
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
-    // Of a model that cannot be read the codes are not known.
+    // The codes of a model that cannot be read are not known.
   }
   throw Error(ErrorCode::kUnavailable,
               *weights::find_obstacle(context, format, format_without_fp8(blueprint)));

@@ -48,8 +48,8 @@ class DraftSource {
   virtual void propose_after_prompts(std::span<const DraftQuery> /*queries*/,
                                      std::int64_t /*num_decoding*/,
                                      std::int64_t /*num_prompt_tokens*/) {}
-  // Of the first `num_computed` >= 1 drafts of a sequence, which a step computed, the first
-  // `num_accepted` were right. When fewer were, and `was_refused`, the next one was wrong;
+  // A step computed the first `num_computed` >= 1 drafts of a sequence, and the first
+  // `num_accepted` of these were right. When fewer were, and `was_refused`, the next one was wrong;
   // otherwise the output ended before it.
   virtual void observe(std::int64_t /*sequence*/, std::int64_t /*num_computed*/,
                        std::int64_t /*num_accepted*/, bool /*was_refused*/) {}

@@ -15,10 +15,10 @@ namespace {
 
 // A run at least 1/8 as long as the one before it is merged with that.
 constexpr std::size_t kMergeRatio = 8;
-// Of so many tokens, runs are merged at once.
+// Two runs that have so many tokens together, or fewer, are merged at once.
 constexpr std::size_t kAtOnce = 4096;
-// Of each rebuild, for a token that is added. A run of n tokens is so complete before n /
-// kMergeRatio tokens were added, after which it may have to be merged again
+// Every rebuild makes so many steps for a token that is added. A run of n tokens is so complete
+// before n / kMergeRatio tokens were added, after which it may have to be merged again
 // (RunBuilder::advance()).
 constexpr std::int64_t kStepsPerToken = 128;
 constexpr std::int64_t kLeastBytesPerToken = sizeof(std::int32_t) + sizeof(OrderEntry) + 1;

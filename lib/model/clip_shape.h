@@ -22,7 +22,7 @@ struct ClipShape {
   // Presentation times since the first frame of the video, one per frame; empty: not known,
   // and each family takes its reference's default.
   std::vector<std::int64_t> times_us = {};
-  // Of the whole video, from its first frame to the end of its last one; 0: not known.
+  // The length of the whole video, from its first frame to the end of its last one; 0: not known.
   std::int64_t duration_us = 0;
 
   friend bool operator==(const ClipShape&, const ClipShape&) = default;

@@ -120,8 +120,8 @@ void require_one_model(const std::vector<fs::path>& files) {
                   "or the tower its language model's name behind \"mmproj-\"");
 }
 
-// Of several towers those that have the language model's name count. They differ in their types;
-// the largest file is the most exact.
+// Where there are several towers, those that have the language model's name count. They differ in
+// their types; the largest file is the most exact.
 std::optional<fs::path> find_tower_file(std::vector<fs::path> files,
                                         const std::optional<fs::path>& text) {
   std::erase_if(files, [](const fs::path& path) { return !is_tower_file(path); });

@@ -165,7 +165,8 @@ struct QuantisedMatrix {
   // If this is not empty, `codes` is, and code_value(), eight_bits() and value() are not for the
   // matrix. The scales and offsets of kBlocks are in the file alone.
   FileCodes file_codes;
-  // Of borrowed rows. If this is not empty, `scales` and `offsets` are, and value() is not for it.
+  // The scales of borrowed rows. If this is not empty, `scales` and `offsets` are, and value() is
+  // not for it.
   FileScales file_scales;
 
   bool has_offsets() const {

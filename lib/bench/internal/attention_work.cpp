@@ -58,7 +58,7 @@ struct Tiling {
     const std::int64_t last_row = std::min(rows(), (tile + 1) * tile_rows) - 1;
     return call.keys - call.new_tokens + last_row / group() + 1;
   }
-  // Of all tiles, sequences and key heads.
+  // Steps of all tiles, sequences and key heads.
   std::int64_t count_steps() const {
     return count([](std::int64_t keys) { return divide_up(keys, kStepKeys); });
   }

@@ -42,7 +42,7 @@ struct Copies {
   std::int64_t most_bytes = 0;  // of one copy
   int num_copies = 1;           // of a pass, one after another
 };
-// Of a GPU's memory: one copy, which is to exceed the caches.
+// Copies within a GPU's memory: a single one, which is to exceed the caches.
 constexpr Copies kOnDevice = {.most_bytes = 1LL << 30};
 constexpr Copies kWithHost = {.most_bytes = 4LL << 20, .num_copies = 16};
 

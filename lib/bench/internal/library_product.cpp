@@ -67,7 +67,7 @@ class TimedProduct {
   }
 
  private:
-  // Of one of so many calls.
+  // Seconds of one of so many calls.
   double seconds_of(int algorithm, int calls) {
     const Event begin = stream_->record();
     for (int i = 0; i < calls; ++i) {

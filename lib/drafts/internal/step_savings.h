@@ -73,10 +73,10 @@ class StepSavings {
 
   StepCosts costs_;         // of all steps
   StepCosts decode_costs_;  // of those that computed no prompts
-  // Of steps that compute neither drafts nor prompts: costs_ takes similar sizes for one, so that a
-  // jump between a step without drafts and one with few is not seen there.
+  // The costs of steps that compute neither drafts nor prompts: costs_ takes similar sizes for one,
+  // so that a jump between a step without drafts and one with few is not seen there.
   StepCosts plain_costs_;
-  // [i]: of steps whose number of sequences has i bits, kNumBalances - 1 at most.
+  // [i] is for steps whose number of sequences has i bits, kNumBalances - 1 at most.
   static constexpr std::size_t kNumBalances = 16;
   std::vector<SavingsBalance> balances_ = std::vector<SavingsBalance>(kNumBalances, {256, 2});
   double us_per_token_ = 0;  // mean of the latest steps without prompts; 0: none was measured

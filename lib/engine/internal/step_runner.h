@@ -29,7 +29,7 @@ struct RequestRows {
   // The tokens that the device chose [count], unchecked: kernels::check_token(). Empty: the host
   // chooses.
   std::span<const std::int32_t> tokens;
-  // Of beams the candidates [count, n], unchecked: kernels::check_candidates().
+  // The candidates of beams [count, n], unchecked: kernels::check_candidates().
   std::span<const sampling::BeamCandidate> candidates;
   // [count, vocab] on the host, which may be written; unspecified where there are tokens or
   // candidates.

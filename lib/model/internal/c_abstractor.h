@@ -6,12 +6,12 @@
 //   h  = silu(norm_1(conv_1(x)));  h = silu(norm_2(depthwise(h)))
 //   h  = h * sigmoid(excite(silu(squeeze(mean over the grid of h))))
 //   x  = silu(norm_3(conv_3(h)) + shortcut(x))               shortcut: x, or norm(conv(x))
-// Of a frame: rows [E * E, tower's columns], x [E * E, C] before adaptive_mean_2d and [e * e, C]
-// after it, row by row of the grid, with the channels C of the blocks; h [E * E or e * e, inner
-// channels]; E patches and e tokens along an edge.
-// conv_1, conv_3 and the shortcut have kernels of 1x1, so they are dense layers of the patches.
-// Sources: arXiv:2312.06742; honeybee/projectors/projectors.py (CAbstractor) with timm's RegStage,
-// Bottleneck, SEModule and LayerNorm2d (eps 1e-6).
+// Shapes of one frame: rows [E * E, tower's columns], x [E * E, C] before adaptive_mean_2d and [e *
+// e, C] after it, row by row of the grid, with the channels C of the blocks; h [E * E or e * e,
+// inner channels]; E patches and e tokens along an edge. conv_1, conv_3 and the shortcut have
+// kernels of 1x1, so they are dense layers of the patches. Sources: arXiv:2312.06742;
+// honeybee/projectors/projectors.py (CAbstractor) with timm's RegStage, Bottleneck, SEModule and
+// LayerNorm2d (eps 1e-6).
 #pragma once
 
 #include <vector>

@@ -24,7 +24,7 @@ namespace caption::model {
 const std::vector<std::string>& hub_text_prefixes();
 const std::vector<std::string>& hub_head_prefixes();
 const std::vector<std::string>& hub_projector_prefixes();
-// Of CLIP and SigLIP: both also without the inner level "vision_model." (transformers 5).
+// Prefixes of CLIP and SigLIP: each also without the inner level "vision_model." (transformers 5).
 const std::vector<std::string>& hub_tower_prefixes();
 
 // Returns the object under `key`; throws Error(kBadModel) "... is missing; this is no `family`

@@ -26,7 +26,7 @@ PreprocessDefaults internvl_preprocessing();          // the same
 PreprocessDefaults qwen3_vl_preprocessing(const VisionSpec& tower);
 // The limits of tower.resize per frame, without a crop, CLIP's mean and deviation.
 PreprocessDefaults qwen2_5_vl_preprocessing(const VisionSpec& tower);
-// Of these two, the one whose limits count as those of tower.resize.
+// The one of these two whose limits count as those of tower.resize.
 PreprocessDefaults qwen_vl_preprocessing(const VisionSpec& tower);
 PreprocessDefaults siglip_preprocessing();  // 224 x 224 pixels, 0.5
 

@@ -12,7 +12,7 @@ namespace caption::text {
 
 // Buffers that a model uses again for each word. For use by one thread at a time.
 struct ModelScratch {
-  // Of BpeModel.
+  // Buffers of BpeModel.
   struct Symbol {
     TokenId id = 0;  // -1: merged into its left neighbour
     std::uint32_t previous = 0;
@@ -25,7 +25,7 @@ struct ModelScratch {
   std::vector<TokenId> symbols;
   std::vector<Symbol> list;
   std::vector<Candidate> heap;
-  // Of UnigramModel: the best path to each byte of the word.
+  // A buffer of UnigramModel: the best path to each byte of the word.
   struct Node {
     double score = 0.0;
     std::int32_t begin = -1;  // where the last token begins; -1: no token ends here

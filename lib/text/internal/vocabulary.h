@@ -64,7 +64,7 @@ class PairTable {
   };
 
   void reserve(std::size_t num_pairs);
-  // Of equal keys the last one counts.
+  // A key that is set again has the last value.
   void set(std::uint32_t left, std::uint32_t right, Value value);
   // nullptr when the pair is not there. Most pairs that are asked for are not, which the tags tell:
   // they are an eighth as large as the rest and stay in the cache.

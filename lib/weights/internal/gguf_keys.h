@@ -17,7 +17,7 @@
 
 namespace caption::weights {
 
-// Of a dimension or an id.
+// The largest dimension or id.
 inline constexpr std::int64_t kMaxExtent = std::int64_t{1} << 30;
 
 [[noreturn]] inline void fail_unavailable(const GgufFile& file, const std::string& what) {
