@@ -158,16 +158,16 @@ Activations round_to_8_bits(Stream& stream, const Tier& tier, ConstView x,
 
 namespace {
 
-// Computes the exact sums of a block's rows and one panel; `code_sums` are those of its rows.
-void sum_panel(const Tier& tier, const PackedWeight& weight, std::int64_t panel,
-               const std::int16_t* code_sums, const IntegerArgs& args) {
-  if (weight.layout() == PackedWeight::Layout::kPanels8A8) return tier.panel8a8(args);
+// Computes the exact sums of a block's rows and one panel of kPanels4A8; `steps` are the weight's,
+// `code_sums` those of the block's rows.
+void sum_panel_4a8(const Tier& tier, const PackedWeight& weight, const ConstView& steps,
+                   std::int64_t panel, const std::int16_t* code_sums, const IntegerArgs& args) {
   tier.panel4a8({.a = args.a,
                  .a_stride = args.a_stride,
                  .a_sums = code_sums,
-                 .a_sums_stride = weight.steps().dim(1),
+                 .a_sums_stride = steps.dim(1),
                  .codes = args.panel,
-                 .steps = weight.steps().as<std::uint8_t>() + panel * weight.steps().row_stride(),
+                 .steps = steps.as<std::uint8_t>() + panel * steps.row_stride(),
                  .num_quads = args.num_quads,
                  .group_quads = weight.group_columns() / 4,
                  .c = args.c,
@@ -179,24 +179,31 @@ void sum_panel(const Tier& tier, const PackedWeight& weight, std::int64_t panel,
 
 void multiply_integers(const Tier& tier, const Activations& x, const PackedWeight& weight,
                        const Block& block, float* tile) {
+  // Made once for all panels: a view checks its shape.
   const ConstView panels = weight.panels();
+  const ConstView steps = weight.steps();
+  const auto* const scales = weight.scales().as<float>();
   const std::int64_t quads = panels.dim(1);
   const std::int16_t* const code_sums =
-      x.code_sums == nullptr ? nullptr : x.code_sums + block.first_row * weight.steps().dim(1);
+      x.code_sums == nullptr ? nullptr : x.code_sums + block.first_row * steps.dim(1);
   alignas(64) std::int32_t sums[kMostBlockRows * kPanelColumns];
   for (std::int64_t i = 0; i < block.num_panels(); ++i) {
     const std::int64_t panel = block.first_panel() + i;
-    sum_panel(tier, weight, panel, code_sums,
-              {.a = x.codes + block.first_row * x.row_bytes,
-               .a_stride = x.row_bytes,
-               .panel = panels.as<std::uint8_t>() + panel * panels.row_stride(),
-               .num_quads = quads,
-               .c = sums,
-               .c_stride = kPanelColumns,
-               .m = block.num_rows});
+    const IntegerArgs args{.a = x.codes + block.first_row * x.row_bytes,
+                           .a_stride = x.row_bytes,
+                           .panel = panels.as<std::uint8_t>() + panel * panels.row_stride(),
+                           .num_quads = quads,
+                           .c = sums,
+                           .c_stride = kPanelColumns,
+                           .m = block.num_rows};
+    if (weight.layout() == PackedWeight::Layout::kPanels8A8) {
+      tier.panel8a8(args);
+    } else {
+      sum_panel_4a8(tier, weight, steps, panel, code_sums, args);
+    }
     tier.scale_integers({.sums = sums,
                          .rows = x.integers + block.first_row,
-                         .scales = weight.scales().as<float>() + panel * kPanelColumns,
+                         .scales = scales + panel * kPanelColumns,
                          .y = tile + i * kPanelColumns,
                          .y_stride = kBlockFeatures,
                          .m = block.num_rows});

@@ -1,7 +1,7 @@
 #include "tensor/shape.h"
 
 #include <algorithm>
-#include <limits>
+#include <cstddef>
 
 #include "base/error.h"
 
@@ -21,15 +21,17 @@ Shape::Shape(std::span<const std::int64_t> extents) {
 }
 
 std::int64_t Shape::num_elements() const {
-  const auto extents = std::span(extents_).first(static_cast<std::size_t>(rank_));
-  // A zero extent makes the product zero even if the other extents overflow.
-  if (std::find(extents.begin(), extents.end(), 0) != extents.end()) return 0;
   std::int64_t product = 1;
-  for (const std::int64_t extent : extents) {
-    CAPTION_CHECK(product <= std::numeric_limits<std::int64_t>::max() / extent,
-                  "the shape " + to_string() + " has more elements than 63 bits count");
-    product *= extent;
+  bool has_zero = false;
+  bool overflows = false;
+  for (int axis = 0; axis < rank_; ++axis) {
+    const std::int64_t extent = extents_[static_cast<std::size_t>(axis)];
+    has_zero |= extent == 0;
+    overflows |= __builtin_mul_overflow(product, extent, &product);
   }
+  // A zero extent makes the product zero even if the other extents overflow.
+  if (has_zero) return 0;
+  CAPTION_CHECK(!overflows, "the shape " + to_string() + " has more elements than 63 bits count");
   return product;
 }
 

@@ -48,8 +48,8 @@ Shape with_axis(const Shape& shape, int axis, std::int64_t extent) {
 
 ConstView::ConstView(const void* begin, DType dtype, const Shape& shape, Device device)
     : begin_(begin), dtype_(dtype), shape_(shape), device_(device) {
-  static_cast<void>(shape.num_elements());  // throws if it does not fit 63 bits
-  row_stride_ = shape.num_elements() == 0 ? 0 : row_elements(shape);
+  const std::int64_t count = shape.num_elements();  // throws if it does not fit 63 bits
+  row_stride_ = count == 0 ? 0 : row_elements(shape);
 }
 
 ConstView::ConstView(const void* begin, DType dtype, const Shape& shape, std::int64_t row_stride,

@@ -75,6 +75,13 @@ struct SoftwareVnni {
     for (std::size_t i = 0; i < weights.size(); ++i) z[i / 4] += weights[i] * rows[i];
     return z;
   }
+  static Integers multiply_bytes(const Integers& x, const Integers& y) {
+    return multiply_add_bytes(x, y, {});
+  }
+  static Integers pair_words(Integers x, const Integers& y) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] |= y[i] << 16;
+    return x;
+  }
   static Integers multiply_add_pairs(const Integers& x, const Integers& y, Integers z) {
     for (std::size_t i = 0; i < z.size(); ++i) {
       for (const int shift : {0, 16}) {

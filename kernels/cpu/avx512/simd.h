@@ -153,6 +153,11 @@ struct Avx512 {
   static Integers broadcast_word(std::int16_t x) {
     return _mm512_set1_epi32(static_cast<std::uint16_t>(x));
   }
+  // Lanes of 32 bits whose lower half is that of x and whose upper half the lower half of y; the
+  // upper half of x is zero.
+  static Integers pair_words(Integers x, Integers y) {
+    return _mm512_or_si512(x, _mm512_slli_epi32(y, 16));
+  }
   // Return z + the sums of adjacent products: of numbers of 16 bits in lanes of 32, and of unsigned
   // by signed bytes in lanes of 16. The empty asm statement keeps the addition in place: GCC 12
   // otherwise computes all products of a tile before adding them, and runs out of registers.
@@ -166,12 +171,18 @@ struct Avx512 {
     __asm__("" : "+v"(sum));
     return sum;
   }
+  // multiply_add_bytes() with z = 0.
+  static Integers multiply_bytes(Integers x, Integers y) {
+    Integers sum = _mm512_maddubs_epi16(x, y);
+    __asm__("" : "+v"(sum));
+    return sum;
+  }
   // The sums of multiply_add_bytes() times the steps, kWidth bytes. Of codes of 4 bits kSafeQuads
   // products fit into 16 bits: 8 * 2 * 15 * 128 < 2^15.
   static constexpr std::int64_t kSafeQuads = 8;
   static Integers load_steps(const std::uint8_t* x) {
     const Integers wide = widen_u8(x);
-    return _mm512_or_si512(wide, _mm512_slli_epi32(wide, 16));
+    return pair_words(wide, wide);
   }
   static Integers multiply_add_steps(Integers sums, Integers steps, Integers z) {
     return multiply_add_pairs(sums, steps, z);

@@ -21,6 +21,9 @@ struct AvxVnni : Avx2 {
   static Integers multiply_add_bytes(Integers x, Integers y, Integers z) {
     return _mm256_dpbusd_avx_epi32(z, x, y);
   }
+  static Integers multiply_bytes(Integers x, Integers y) {
+    return multiply_add_bytes(x, y, zero_integers());
+  }
   static Integers load_steps(const std::uint8_t* x) { return widen_u8(x); }
   static Integers multiply_add_steps(Integers sums, Integers steps, Integers z) {
     return _mm256_add_epi32(z, _mm256_mullo_epi32(sums, steps));

@@ -29,7 +29,11 @@ class NibbleTile {
  public:
   NibbleTile(const Integer4Args& args, std::int64_t m0, std::int64_t first_byte)
       : args_(args), m0_(m0), first_byte_(first_byte) {
-    clear(totals_);
+    if constexpr (kRows == 1) {
+      clear(totals_);
+    } else {
+      add_bases();
+    }
   }
 
   void add(const QuadGroup& group) {
@@ -38,12 +42,11 @@ class NibbleTile {
 #pragma GCC unroll 4
     for (int j = 0; j < kSums; ++j) {
       factors[j] = Simd::load_steps(steps + feature_of(j));
-      const auto bases = Simd::widen_u8(steps + kPanelColumns + feature_of(j));
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
+      if constexpr (kRows == 1) {
+        const auto bases = Simd::widen_u8(steps + kPanelColumns + feature_of(j));
         const auto a_sum =
-            Simd::broadcast_word(args_.a_sums[(m0_ + r) * args_.a_sums_stride + group.index]);
-        totals_[r][j] = Simd::multiply_add_pairs(a_sum, bases, totals_[r][j]);
+            Simd::broadcast_word(args_.a_sums[m0_ * args_.a_sums_stride + group.index]);
+        totals_[0][j] = Simd::multiply_add_pairs(a_sum, bases, totals_[0][j]);
       }
     }
     for (std::int64_t first = group.first_quad; first < group.end_quad; first += kSafeQuads) {
@@ -71,6 +74,52 @@ class NibbleTile {
     return first_byte_ / 4 + j / 2 * Simd::kWidth + j % 2 * (kPanelColumns / 2);
   }
 
+  // Sets the totals to the sum over the groups of base * sum of the activations, two groups at a
+  // time, with all registers, of which add_products() leaves none. A single row, which waits for
+  // memory, reads the bases with the codes instead.
+  void add_bases() {
+    Integers sums[kRows][kSums];
+    clear(sums);
+    const std::int64_t num_groups = (args_.num_quads + args_.group_quads - 1) / args_.group_quads;
+    const std::int16_t* const a_sums = args_.a_sums + m0_ * args_.a_sums_stride;
+    for (std::int64_t group = 0; group < num_groups; group += 2) {
+      const std::uint8_t* const bases = args_.steps + (2 * group + 1) * kPanelColumns;
+      const bool is_pair = group + 1 < num_groups;
+      if (m0_ == 0) fetch_steps_of_next_panel(bases, num_groups);
+      Integers both[kSums];
+#pragma GCC unroll 4
+      for (int j = 0; j < kSums; ++j) {
+        both[j] = Simd::widen_u8(bases + feature_of(j));
+        if (is_pair) {
+          both[j] =
+              Simd::pair_words(both[j], Simd::widen_u8(bases + 2 * kPanelColumns + feature_of(j)));
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const std::int16_t* const two = a_sums + r * args_.a_sums_stride + group;
+        const auto a_sum = is_pair ? Simd::broadcast_bytes(two) : Simd::broadcast_word(*two);
+#pragma GCC unroll 4
+        for (int j = 0; j < kSums; ++j) {
+          sums[r][j] = Simd::multiply_add_pairs(a_sum, both[j], sums[r][j]);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kSums; ++j) totals_[r][j] = sums[r][j];
+    }
+  }
+
+  // Those of two groups, into the second-level cache: nothing else would be in flight while this
+  // panel's add_bases() waited for them.
+  static void fetch_steps_of_next_panel(const std::uint8_t* bases, std::int64_t num_groups) {
+    const std::uint8_t* const next = bases + num_groups * 2 * kPanelColumns;
+    fetch_far_ahead(next, 0);
+    fetch_far_ahead(next, 2 * kPanelColumns);
+  }
+
   static void clear(Integers (&sums)[kRows][kSums]) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -85,33 +134,44 @@ class NibbleTile {
     if constexpr (kRows > 1) __asm__ volatile("" : : "r"(&numbers) : "memory");
   }
 
+  // Adds the products of a quad to `sums`, or writes them there.
+  template <bool kAdds>
+  [[gnu::always_inline]] void multiply_quad(const std::uint8_t* codes, const std::int8_t* a,
+                                            Integers (&sums)[kRows][kSums]) const {
+    if (m0_ == 0) fetch_ahead(codes);
+    Integers weights[kSums];
+#pragma GCC unroll 2
+    for (int j = 0; j < kLoads; ++j) {
+      const auto both = Simd::load_bits(codes + j * 4 * Simd::kWidth);
+      weights[2 * j] = Simd::low_nibbles(both);
+      weights[2 * j + 1] = Simd::high_nibbles(both);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const auto x = Simd::broadcast_bytes(a + r * args_.a_stride);
+#pragma GCC unroll 4
+      for (int j = 0; j < kSums; ++j) {
+        sums[r][j] = kAdds ? Simd::multiply_add_bytes(weights[j], x, sums[r][j])
+                           : Simd::multiply_bytes(weights[j], x);
+      }
+    }
+  }
+
   // Adds the products of the quads [quad, end), at most kSafeQuads, times the steps.
   void add_products(std::int64_t quad, std::int64_t end, const Integers (&factors)[kSums]) {
     const std::uint8_t* codes = args_.codes + quad * 2 * kPanelColumns + first_byte_;
     const std::int8_t* a = args_.a + m0_ * args_.a_stride + 4 * quad;
-    const std::int64_t a_stride = args_.a_stride;
-    const bool is_first = m0_ == 0;
     Integers sums[kRows][kSums];
-    clear(sums);
     leave_in_memory(totals_);
     leave_in_memory(factors);
+    if constexpr (kRows == 1) {
+      clear(sums);
+    } else {
+      multiply_quad<false>(codes, a, sums);
+      ++quad, codes += 2 * kPanelColumns, a += 4;
+    }
     for (; quad < end; ++quad, codes += 2 * kPanelColumns, a += 4) {
-      if (is_first) fetch_ahead(codes);
-      Integers weights[kSums];
-#pragma GCC unroll 2
-      for (int j = 0; j < kLoads; ++j) {
-        const auto both = Simd::load_bits(codes + j * 4 * Simd::kWidth);
-        weights[2 * j] = Simd::low_nibbles(both);
-        weights[2 * j + 1] = Simd::high_nibbles(both);
-      }
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const auto x = Simd::broadcast_bytes(a + r * a_stride);
-#pragma GCC unroll 4
-        for (int j = 0; j < kSums; ++j) {
-          sums[r][j] = Simd::multiply_add_bytes(weights[j], x, sums[r][j]);
-        }
-      }
+      multiply_quad<true>(codes, a, sums);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
