@@ -152,5 +152,5 @@ int guarded_main(int argc, char** argv) noexcept {
 
 int main(int argc, char** argv) {
   caption::cli::prepare_process();
-  return caption::cli::guarded_main(argc, argv);
+  return caption::cli::run_on_large_stack(caption::cli::guarded_main, argc, argv);
 }

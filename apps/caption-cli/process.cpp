@@ -1,6 +1,8 @@
 #include "process.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,6 +34,24 @@ void open_standard_descriptors() {
       ::_exit(kExitUnavailable);  // no descriptor is left to report it on
     }
   }
+}
+
+// glibc's size of a thread's stack where RLIMIT_STACK is unlimited, with which everything is
+// tested.
+constexpr rlim_t kStackBytes = rlim_t{2} << 20;
+
+// A call of main() in a thread.
+struct MainCall {
+  int (*main)(int argc, char** argv) noexcept;
+  int argc;
+  char** argv;
+  int exit_code;
+};
+
+void* make_call(void* argument) {
+  auto& call = *static_cast<MainCall*>(argument);
+  call.exit_code = call.main(call.argc, call.argv);
+  return nullptr;
 }
 
 int fail_out_of_memory() {
@@ -102,6 +122,25 @@ void prepare_process() {
   std::signal(SIGXFSZ, SIG_IGN);
   std::set_terminate(&end_process);
   install_stdout_buffer();
+}
+
+int run_on_large_stack(int (*main)(int argc, char** argv) noexcept, int argc, char** argv) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kStackBytes) {
+    return main(argc, argv);
+  }
+  MainCall call{.main = main, .argc = argc, .argv = argv, .exit_code = kExitInternal};
+  pthread_t thread{};
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, kStackBytes);
+  // Threads of libraries have this size as well.
+  const bool is_started = ::pthread_setattr_default_np(&attributes) == 0 &&
+                          ::pthread_create(&thread, &attributes, make_call, &call) == 0;
+  ::pthread_attr_destroy(&attributes);
+  if (!is_started) return fail_out_of_memory();
+  ::pthread_join(thread, nullptr);
+  return call.exit_code;
 }
 
 int fail(const std::string& message, int exit_code) {

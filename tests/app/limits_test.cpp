@@ -1,4 +1,4 @@
-// Limits and missing resources of the system: address space, descriptors, file size, closed
+// Limits and missing resources of the system: address space, descriptors, file size, stacks, closed
 // standard streams. The command must end by itself with a message and the exit code for the missing
 // resource.
 #include <doctest/doctest.h>
@@ -119,6 +119,17 @@ TEST_SUITE("app/limits") {
       CHECK(finished.exit_code == 5);
       CHECK(finished.err.find("error: ") != std::string::npos);
       CHECK(finished.out.empty());
+    }
+  }
+
+  TEST_CASE("stacks: captions, whatever their limit") {
+    for (const rlim_t kilobytes : {128, 192, 512, 1024}) {
+      CAPTURE(kilobytes);
+      const TemporaryFolder folder;
+      const Finished finished = run_in(folder.path(), {.limits = {{RLIMIT_STACK, kilobytes << 10}}},
+                                       small_run({"-o", "c.jsonl", "--kv-cache-dir", "kv"}));
+      CHECK(finished.exit_code == 0);
+      check_limited(finished, folder.path() / "c.jsonl", {0});
     }
   }
 
