@@ -42,8 +42,8 @@ void write_manifest(const std::filesystem::path& path, const Manifest& manifest)
 
 // Returns text such as "seed is 7 there and 20 now; prompt is ..."; empty when the settings agree.
 // Settings are compared as now.make_comparable leaves them; their order does not matter. Digests
-// come last: the model's changes with every setting that a
-// composed model is put together with, and does not say which.
+// come last: the model's changes with every setting that a composed model is put together with, and
+// does not say which. Five differences are named, with 120 bytes of each value; others are counted.
 std::string describe_differences(Manifest there, Manifest now);
 
 }  // namespace caption::records

@@ -1,6 +1,7 @@
 #include "records/internal/read_records.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "records/internal/lines.h"
 
@@ -42,6 +43,24 @@ std::int64_t read_records(const std::filesystem::path& path, const std::set<std:
     released = offset;
   });
   return static_cast<std::int64_t>(complete_lines_bytes(text));
+}
+
+std::string video_of_torn_line(std::string_view begin) {
+  constexpr std::string_view kVideo = "{\"video\":\"";
+  if (!begin.starts_with(kVideo)) return {};
+  for (std::size_t at = kVideo.size(); at < begin.size(); ++at) {
+    if (begin[at] == '\\') {
+      ++at;
+    } else if (begin[at] == '"') {
+      const std::string whole = std::string(begin.substr(0, at + 1)) + "}";
+      try {
+        return JsonObject::parse(whole, "", ErrorCode::kBadReference).require_string("video");
+      } catch (const Error&) {
+        return {};
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace caption::records

@@ -24,6 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kCopyBytes = 1 << 20;
+constexpr std::int64_t kLongestNameBytes = 64
+                                           << 10;  // of a torn line, in which a name is looked for
 
 fs::path with_suffix(const fs::path& path, const char* suffix) { return path.string() + suffix; }
 
@@ -174,10 +176,13 @@ void RecordFile::State::read_records() {
   num_found = index.num_live();
   const std::int64_t torn_bytes = file->size_bytes() - complete_bytes;
   if (torn_bytes == 0) return;
+  const std::string film =
+      video_of_torn_line(file->read(complete_bytes, std::min(torn_bytes, kLongestNameBytes)));
   log_warning("records", file->path().string() + ": the last line is torn (" +
                              counted(torn_bytes, "byte") +
-                             " of an interrupted write); it is cut off and its clip is "
-                             "captioned again");
+                             " of an interrupted write) and is cut off; " +
+                             (film.empty() ? "its clip" : film) +
+                             " is captioned again if it is among the clips of this run");
   file->truncate(complete_bytes);
 }
 

@@ -105,6 +105,14 @@ std::string tier_remedy(const Manifest& there, const Manifest& now,
   return {};
 }
 
+// Whether the manifests have a setting of the same name.
+bool share_a_name(const Manifest& a, const Manifest& b) {
+  return std::any_of(a.settings.begin(), a.settings.end(), [&](const auto& one) {
+    return std::any_of(b.settings.begin(), b.settings.end(),
+                       [&](const auto& other) { return one.first == other.first; });
+  });
+}
+
 }  // namespace
 
 Manifest require_same_run(const std::filesystem::path& output, Format format,
@@ -116,6 +124,12 @@ Manifest require_same_run(const std::filesystem::path& output, Format format,
                 output.string() + ": exists, but has no manifest (" + path.filename().string() +
                     "), so it is not known what its records were made with; give another -o" +
                     (is_output(output) ? ", or --overwrite to start anew" : ""));
+  }
+  if (!share_a_name(*there, manifest)) {
+    throw Error(ErrorCode::kOutputConflict,
+                path.string() +
+                    ": has no setting that a run has, so it is no manifest of an output; give "
+                    "another -o, or --overwrite to start anew");
   }
   std::vector<std::string> ignored = {std::string(kRetriedWith)};
   if (!retry.statuses.empty()) {

@@ -95,6 +95,30 @@ TEST_SUITE("app/resume") {
     CHECK(captions_of(out).at(late.string()) != "");
   }
 
+  TEST_CASE("a torn last line is said to be cut off, and whose it was where that is whole") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::string a = sample_video("city-000-h264.mp4").string();
+    const std::string b = sample_video("bridge-006-h264.mp4").string();
+    REQUIRE(run_cli({"run", "-q", "-o", out, a}).exit_code == 0);
+    const std::string whole = read_text(out);
+    const std::string named = whole.substr(0, whole.size() / 2);
+    for (const auto& [text, who] :
+         {std::pair(named, a), std::pair(whole.substr(0, 9), std::string("its clip"))}) {
+      CAPTURE(text);
+      REQUIRE(run_cli({"run", "-q", "-o", out, "--overwrite", b}).exit_code == 0);
+      const std::string before = read_text(out);
+      write_text(out, before + text);
+      const Finished again = run_cli({"run", "-o", out, b});
+      CHECK(again.exit_code == 0);
+      CHECK(again.err.find("the last line is torn (" + std::to_string(text.size()) +
+                           " bytes of an interrupted write) and is cut off; " + who +
+                           " is captioned again if it is among the clips of this run\n") !=
+            std::string::npos);
+      CHECK(read_text(out) == before);
+    }
+  }
+
   TEST_CASE("--retry-failed may change what --retry failed may") {
     const TemporaryFolder folder;
     const std::string late = (folder.path() / "late.mp4").string();

@@ -40,9 +40,43 @@ TEST_SUITE("records/manifest") {
               "\" there and \"" + new_digest + "\" now");
   }
 
+  TEST_CASE("names five of many differences, and counts the others") {
+    Manifest there;
+    Manifest now;
+    for (int i = 0; i < 6; ++i) {
+      there.settings.emplace_back("s" + std::to_string(i), "a");
+      now.settings.emplace_back("s" + std::to_string(i), "b");
+    }
+    const std::string five =
+        "s0 is \"a\" there and \"b\" now; s1 is \"a\" there and \"b\" now; s2 is \"a\" there and "
+        "\"b\" now; s3 is \"a\" there and \"b\" now; s4 is \"a\" there and \"b\" now; ";
+    CHECK(describe_differences(there, now) == five + "1 other setting differs");
+    there.settings.emplace_back("s6", "a");
+    CHECK(describe_differences(there, now) == five + "2 other settings differ");
+  }
+
+  TEST_CASE("shows of long values where they differ, in whole characters") {
+    std::string begin;
+    for (int i = 0; i < 100; ++i) begin += "가";  // 3 bytes each
+    for (const int num_shifted : {0, 1, 2}) {
+      CAPTURE(num_shifted);
+      const std::string same = std::string(static_cast<std::size_t>(num_shifted), 'x') + begin;
+      const std::string text = describe_differences({{{"prompt", same + "나다" + begin}}},
+                                                    {{{"prompt", same + "나라" + begin}}});
+      CHECK(text.starts_with("prompt is ...\"가가가"));
+      CHECK(text.find("가나다가") != std::string::npos);
+      CHECK(text.find("가나라가") != std::string::npos);
+      CHECK(text.ends_with("가가\"... now"));
+      CHECK(text.find("\uFFFD") == std::string::npos);
+      CHECK(text.size() < 300);
+    }
+    CHECK(describe_differences({{{"prompt", begin}}}, {{{"prompt", "나"}}})
+              .ends_with("가\"... there and \"나\" now"));
+  }
+
   TEST_CASE("a file that is no manifest is refused") {
     const Folder folder;
-    for (const char* text : {"", "[]", "{\"seed\": 7}", "{\"a\": \"b\""}) {
+    for (const char* text : {"", "{}", "[]", "{\"seed\": 7}", "{\"a\": \"b\""}) {
       CAPTURE(std::string(text));
       write_file(folder / "m.json", text);
       CHECK_THROWS_WITH_AS(

@@ -781,6 +781,25 @@ TEST_SUITE("records/record_file") {
     CHECK(refusal(path, Format::kJsonl, other) == "");
   }
 
+  TEST_CASE("a manifest that is none is named in a short line, and nothing is changed") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4")});
+    const std::string before = read_file(path);
+    for (const auto& [content, what] :
+         {std::pair("{}", "holds no settings, so it is no manifest of an output; mend it, or "),
+          std::pair("{\"name\": \"package\"}",
+                    "has no setting that a run has, so it is no manifest of an output; give ")}) {
+      CAPTURE(std::string(content));
+      write_file(manifest_path(path), content);
+      const std::string text = refusal(path, Format::kJsonl, kManifest);
+      CHECK(text.starts_with("output_conflict"));
+      CHECK(text.find(manifest_path(path).string() + ": " + what) != std::string::npos);
+      CHECK(read_file(path) == before);
+      CHECK(read_file(manifest_path(path)) == content);
+    }
+  }
+
   TEST_CASE("captions of an interrupted overwrite are not lost to another configuration") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "records/internal/record_index.h"
 #include "records/record.h"
@@ -18,5 +19,9 @@ namespace caption::records {
 // Error(kOutputConflict) naming a line that is not a record, and as MappedFile.
 std::int64_t read_records(const std::filesystem::path& path, const std::set<std::string>& accepted,
                           RecordIndex& index, const std::function<void(const Record&)>& visit = {});
+
+// Returns Record::video of a line of which only the beginning was written; an empty text when it is
+// not whole there.
+std::string video_of_torn_line(std::string_view begin);
 
 }  // namespace caption::records
