@@ -21,6 +21,7 @@
 #include "base/join.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/units.h"
 #include "eval/corpus.h"
 #include "eval/evaluate.h"
 #include "eval/korean_stemmer.h"
@@ -175,8 +176,10 @@ CLI::Validator is_seed() {
             const char* const end = text.data() + text.size();
             const auto [parsed, error] = std::from_chars(text.data(), end, seed);
             const bool is_number = error == std::errc() && parsed == end;
-            return is_number ? std::string()
-                             : expected_text("a whole number from 0 to 18446744073709551615", text);
+            // CLI11 would read 010 as octal.
+            if (is_number && !has_leading_zeros(text)) return std::string();
+            return expected_text("a whole number from 0 to 18446744073709551615", text) +
+                   (is_number ? "; leave out the leading zeros" : "");
           },
           ""};
 }

@@ -24,6 +24,7 @@
 
 #include "base/join.h"
 #include "base/json.h"
+#include "base/units.h"
 
 namespace caption::cli {
 
@@ -57,6 +58,10 @@ CLI::Validator in_range(T min, T max) {
             stream.imbue(std::locale::classic());
             const bool is_number = static_cast<bool>(stream >> value) && stream.peek() == EOF;
             const bool is_in = is_number && value >= min && value <= max;
+            // CLI11 would read 010 as octal.
+            if (is_in && has_leading_zeros(text)) {
+              return expected_text(range, text) + "; leave out the leading zeros";
+            }
             if (is_in) return std::string();
             const char* const kind =
                 std::is_integral_v<T> ? "a whole number from " : "a number from ";

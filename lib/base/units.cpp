@@ -154,6 +154,11 @@ std::optional<double> parse_seconds(std::string_view text) {
   return is_time ? std::optional<double>(seconds) : std::nullopt;
 }
 
+bool has_leading_zeros(std::string_view number) {
+  if (number.starts_with('-')) number.remove_prefix(1);
+  return number.size() > 1 && number[0] == '0' && kDigits.find(number[1]) != std::string_view::npos;
+}
+
 std::string exact_bytes(std::int64_t bytes) {
   constexpr std::array kUnits = {"", "KiB", "MiB", "GiB", "TiB", "PiB"};
   std::size_t unit = 0;

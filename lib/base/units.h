@@ -25,6 +25,10 @@ bool is_size(std::string_view text);
 // number, an unknown unit, units out of order.
 std::optional<double> parse_seconds(std::string_view text);
 
+// Whether a zero stands before the first other digit of a number's whole part, as in 010 and -007,
+// which some languages and libraries read as octal.
+bool has_leading_zeros(std::string_view number);
+
 // Exact inverse of parse_bytes(): parse_bytes(exact_bytes(n)) == n for n >= 0. Uses the largest
 // power of 1024 that divides n: "16GiB", "1536MiB", "1000", "0".
 std::string exact_bytes(std::int64_t bytes);

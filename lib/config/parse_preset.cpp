@@ -81,14 +81,16 @@ std::string assign(const Scalar& scalar, bool& value) {
   return {};
 }
 
-enum class Reading { kNumber, kTooLarge, kNoNumber };
+enum class Reading { kNumber, kTooLarge, kNoNumber, kLeadingZeros };
 
-// Parses a plain number; the whole text must match.
+// Parses a plain number; the whole text must match. Leading zeros are refused because YAML 1.1
+// reads 010 as 8, and YAML 1.2 as 10.
 template <class T>
 Reading read_number(std::string_view text, T& value) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (stop != end) return Reading::kNoNumber;
+  if (has_leading_zeros(text)) return Reading::kLeadingZeros;
   if (error == std::errc::result_out_of_range) {
     if constexpr (std::is_floating_point_v<T>) {
       // A number that is too close to 0 becomes the least one beside it, and is not taken for 0.
@@ -131,9 +133,10 @@ std::string assign(const Scalar& scalar, Means means, T& value, const Range<T>& 
   // A size or a time may be quoted, because it is text.
   const bool is_text = scalar.is_string && means != Means::kBytes && means != Means::kSeconds;
   const Reading reading = is_text ? Reading::kNoNumber : read_value(means, scalar.text, read);
-  if (reading == Reading::kNoNumber) {
+  if (reading == Reading::kNoNumber || reading == Reading::kLeadingZeros) {
     return "expected " + std::string(what_is_expected<T>(means)) + ", found " +
-           excerpt(scalar.text);
+           excerpt(scalar.text) +
+           (reading == Reading::kLeadingZeros ? "; leave out the leading zeros" : "");
   }
   // The comparison also rejects NaN.
   if (reading == Reading::kTooLarge || !(read >= range.min && read <= range.max)) {

@@ -94,6 +94,17 @@ TEST_SUITE("base/units") {
     }
   }
 
+  TEST_CASE("a zero before another digit is a leading zero") {
+    for (const char* text : {"00", "010", "-07", "00.5", "01e3", "08", "01K"}) {
+      CAPTURE(text);
+      CHECK(has_leading_zeros(text));
+    }
+    for (const char* text : {"", "0", "-0", "0.5", "0x10", "10", "-", "-.5", "100"}) {
+      CAPTURE(text);
+      CHECK_FALSE(has_leading_zeros(text));
+    }
+  }
+
   TEST_CASE("a size that is written reads back the same") {
     CHECK(exact_bytes(0) == "0");
     CHECK(exact_bytes(1000) == "1000");

@@ -295,6 +295,24 @@ TEST_SUITE("config/parse_preset") {
     CHECK(refusal("model: {path: m, llm: l}").find("model.llm is of") != std::string::npos);
   }
 
+  TEST_CASE("numbers with leading zeros, which YAML 1.1 and 1.2 read differently, are refused") {
+    for (const char* const text :
+         {"generation: {max_new_tokens: 010}", "generation: {num_logprobs: -01}",
+          "generation: {temperature: 00.5}", "engine: {kv_cache_bytes: 01024}",
+          "video: {decode_timeout_s: 010}",
+          "model: {vision: a, llm: b, projector: c, vision_feature_layer: [-02, 12]}"}) {
+      CAPTURE(std::string(text));
+      CHECK(refusal(text).ends_with("; leave out the leading zeros"));
+    }
+    CHECK(refusal("generation: {max_new_tokens: 010}")
+              .find("generation.max_new_tokens: expected an integer, found \"010\"") !=
+          std::string::npos);
+    const Preset preset = parse_preset(
+        "generation: {seed: 0, temperature: 0.5}\nengine: {attention_threshold: 0}", "p");
+    CHECK(preset.generation.seed == 0);
+    CHECK(preset.generation.temperature == 0.5);
+  }
+
   TEST_CASE("adapters stand beside a path, beside parts, or alone") {
     using Texts = std::vector<std::string>;
     const Preset beside = parse_preset("model: {path: m, adapter: x}\n", "p");
