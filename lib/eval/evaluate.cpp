@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "base/counted.h"
@@ -142,19 +143,22 @@ Report evaluate(const Corpus& corpus, const EvaluateOptions& options) {
   if (options.shuffle_seed) {
     report.caption_from = shuffle_captions(corpus, scored, *options.shuffle_seed, inputs);
   }
-  const KoreanStemmer stemmer(options.dictionary);
-  Synonyms synonyms;
-  if (options.synonyms) {
-    synonyms = Synonyms::open(*options.synonyms);
-    report.synonyms = options.synonyms->string();
+  // Only meteor-ko looks at the files of stems and synonyms.
+  std::optional<KoreanStemmer> stemmer;
+  std::optional<Synonyms> synonyms;
+  if (std::find(options.metrics.begin(), options.metrics.end(), Metric::kMeteorKo) !=
+      options.metrics.end()) {
+    inputs.stemmer = &stemmer.emplace(options.dictionary);
+    if (options.synonyms) {
+      inputs.synonyms = &synonyms.emplace(Synonyms::open(*options.synonyms));
+      report.synonyms = options.synonyms->string();
+    }
   }
-  inputs.stemmer = &stemmer;
-  inputs.synonyms = options.synonyms ? &synonyms : nullptr;
   for (const Metric metric : options.metrics) {
     report.metrics.push_back(report_of(metric, inputs, scored, options.bootstrap));
     if (metric != Metric::kMeteorKo) continue;
-    report.stemmer_mode = stemmer.mode();
-    report.dictionary = stemmer.identity();
+    report.stemmer_mode = stemmer->mode();
+    report.dictionary = stemmer->identity();
   }
   report.diversity = diversity_of(corpus, scored);
   for (const Segment& segment : corpus.segments) {

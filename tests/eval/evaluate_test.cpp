@@ -131,6 +131,18 @@ TEST_SUITE("eval/evaluate") {
           to_json(evaluate(three_clips(), without_dictionary())));
   }
 
+  TEST_CASE("files of stems and synonyms are read for meteor-ko alone") {
+    EvaluateOptions options = without_dictionary();
+    options.synonyms = "/nowhere/synonyms.txt";
+    CHECK_THROWS_WITH_AS(evaluate(three_clips(), options), doctest::Contains("synonyms.txt"),
+                         Error);
+    options.metrics = {Metric::kBleu4, Metric::kMeteorHf};
+    const Report report = evaluate(three_clips(), options);
+    CHECK(report.metrics.size() == 2);
+    CHECK_FALSE(report.stemmer_mode.has_value());
+    CHECK(report.synonyms.empty());
+  }
+
   TEST_CASE("NFD texts are counted") {
     Corpus corpus = three_clips();
     corpus.segments[0].references = {"\u1112\u1161\u1102\u1173\u11AF"};
