@@ -48,7 +48,7 @@ constexpr std::array kWorkloadOptions = {
                    "the workloads fixed and prefix, and --price"},
     WorkloadOption{"--vision-tokens", kPrefix, "the workload prefix"},
     WorkloadOption{"--clips", kPrefix, "the workload prefix"},
-    WorkloadOption{"--prompts", kPrefix, "the workload prefix"},
+    WorkloadOption{"--prompts-per-clip", kPrefix, "the workload prefix"},
     WorkloadOption{"--length-scale", kMixed | kStatic,
                    "the workloads mixed and static-vs-continuous"},
     WorkloadOption{"--sweep", kSynthetic | kKernels | kPlantedDrafts,

@@ -54,7 +54,7 @@ void add_length_flags(CLI::App& command, BenchFlags& flags) {
   count("--output-tokens", flags.output_tokens, "fixed, prefix: tokens of an output", "64");
   count("--vision-tokens", flags.vision_tokens, "prefix: tokens of a clip", "256");
   count("--clips", flags.num_clips, "prefix: clips", "8");
-  count("--prompts", flags.prompts_per_clip, "prefix: prompts on each clip", "3");
+  count("--prompts-per-clip", flags.prompts_per_clip, "prefix: prompts on each clip", "3");
   command
       .add_option("--length-scale", flags.length_scale,
                   "static-vs-continuous, mixed: times all lengths")

@@ -88,10 +88,6 @@ const Example* find_example(const std::string& command, const OptionRow& option)
 std::string example_of(const std::string& command, const OptionRow& option) {
   const std::string& default_text = option.default_text;
   const std::string name = option.long_name() + " ";
-  // A number of another option's name, as bench --prompts, has a default.
-  if (option.choices.empty() && default_text != "0" && is_number(default_text)) {
-    return name + default_text;
-  }
   if (const Example* const found = find_example(command, option)) {
     return name + found->value + (*found->with == '\0' ? "" : " ") + found->with;
   }

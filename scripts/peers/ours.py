@@ -50,7 +50,7 @@ class CaptionCli:
             command += ["--prefix-cache", "false"]
         if work.prompts.has_shared:  # without the prefix cache, and with it
             return command + ["--workload", "prefix", "--clips", "1",
-                              "--prompts", str(work.num_seqs),
+                              "--prompts-per-clip", str(work.num_seqs),
                               "--vision-tokens", str(work.context_tokens - OWN_TOKENS),
                               "--prompt-tokens", str(OWN_TOKENS)]
         return command + ["--workload", "fixed", "--requests", str(work.num_seqs),
