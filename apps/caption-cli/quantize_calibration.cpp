@@ -226,7 +226,8 @@ void require_replaceable_calibration(const CalibrationFlags& flags, const fs::pa
 }
 
 quantise::Calibration read_calibration(const CalibrationFlags& flags, const fs::path& model,
-                                       const Globals& globals, const std::atomic<bool>& stop) {
+                                       const Globals& globals, const std::atomic<bool>& stop,
+                                       const OnVideo& on_video) {
   const Machine machine = detect_machine();
   const config::LoadedPreset loaded = load_calibration_preset(flags, model, globals, machine);
   const config::Preset& preset = loaded.preset;
@@ -238,6 +239,7 @@ quantise::Calibration read_calibration(const CalibrationFlags& flags, const fs::
   options.prompts = choose_prompts(flags, preset);
   options.system = preset.generation.system;
   options.max_tokens = flags.max_tokens;
+  options.on_clip = on_video;
   const pipeline::InputList clips = find_clips(flags, options.read);
   options.answers = find_answers(flags, clips, options.prompts);
   const std::unique_ptr<model::CaptionModel> opened =

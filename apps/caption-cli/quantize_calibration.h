@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,12 +43,15 @@ void require_replaceable_calibration(const CalibrationFlags& flags,
                                      const std::filesystem::path& model,
                                      const std::filesystem::path& output);
 
+// Called before a video is read, with the numbers of videos read and to be read.
+using OnVideo = std::function<void(std::int64_t done, std::int64_t total)>;
+
 // Reads the videos with the model in the folder `model`, or with the composed model of the preset
 // whose language model it is. Logs what is used, and saves it if that is asked for. Throws Error as
 // `run` does, kUsage when no video can be used, and kBadReference for references that belong to
 // none.
 quantise::Calibration read_calibration(const CalibrationFlags& flags,
                                        const std::filesystem::path& model, const Globals& globals,
-                                       const std::atomic<bool>& stop);
+                                       const std::atomic<bool>& stop, const OnVideo& on_video);
 
 }  // namespace caption::cli

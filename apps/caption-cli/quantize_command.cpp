@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/machine.h"
+#include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -63,23 +64,38 @@ class QuantizeProgressLine {
   QuantizeProgressLine& operator=(const QuantizeProgressLine&) = delete;
 
   void update(const quantise::QuantiseProgress& progress) {
-    constexpr std::int64_t kLiveIntervalUs = 200'000;
-    constexpr std::int64_t kSparseIntervalUs = 10'000'000;
-    const bool is_live = style_ == pipeline::ProgressStyle::kLive;
-    const std::int64_t passed_us = progress.elapsed_us - last_us_;
-    if (style_ == pipeline::ProgressStyle::kSilent ||
-        passed_us < (is_live ? kLiveIntervalUs : kSparseIntervalUs)) {
-      return;
-    }
-    last_us_ = progress.elapsed_us;
-    if (is_live) {
-      set_status_line(describe(progress));
-    } else {
-      log_info("quantize", describe(progress));
-    }
+    if (is_due(progress.elapsed_us)) show(describe(progress));
+  }
+  // For the videos that calibration reads.
+  void update_videos(std::int64_t done, std::int64_t total) {
+    const std::int64_t elapsed_us = watch_.elapsed_us();
+    if (!is_due(elapsed_us)) return;
+    const double left_us = static_cast<double>(elapsed_us) * static_cast<double>(total - done) /
+                           static_cast<double>(std::max<std::int64_t>(1, done));
+    show("calibration: " + std::to_string(done) + "/" + counted(total, "video") + " read, about " +
+         pipeline::duration_text(left_us) + " left");
   }
 
  private:
+  // Whether a line is shown after so much time.
+  bool is_due(std::int64_t elapsed_us) {
+    constexpr std::int64_t kLiveIntervalUs = 200'000;
+    constexpr std::int64_t kSparseIntervalUs = 10'000'000;
+    const bool is_live = style_ == pipeline::ProgressStyle::kLive;
+    if (style_ == pipeline::ProgressStyle::kSilent ||
+        elapsed_us - last_us_ < (is_live ? kLiveIntervalUs : kSparseIntervalUs)) {
+      return false;
+    }
+    last_us_ = elapsed_us;
+    return true;
+  }
+  void show(const std::string& text) const {
+    if (style_ == pipeline::ProgressStyle::kLive) {
+      set_status_line(text);
+    } else {
+      log_info("quantize", text);
+    }
+  }
   static std::string describe(const quantise::QuantiseProgress& progress) {
     constexpr double kFirstEstimateUs = 2e6;
     const auto elapsed_us =
@@ -100,6 +116,7 @@ class QuantizeProgressLine {
   }
 
   pipeline::ProgressStyle style_;
+  Stopwatch watch_;
   std::int64_t last_us_ = 0;
 };
 
@@ -218,7 +235,11 @@ int make_checkpoint(const QuantizeFlags& flags, quantise::QuantiseOptions option
     quantise::check_options(options);
     require_replaceable_calibration(flags.calibration, options.model, options.output);
     try {
-      calibration = read_calibration(flags.calibration, options.model, globals, stop);
+      quantise::check_output(options);
+      QuantizeProgressLine line(progress_style(flags));
+      calibration = read_calibration(
+          flags.calibration, options.model, globals, stop,
+          [&line](std::int64_t done, std::int64_t total) { line.update_videos(done, total); });
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCancelled) throw;
       log_warning("quantize", "interrupted; the same command starts again");

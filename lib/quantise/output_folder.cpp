@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -93,7 +94,15 @@ JsonObject open_manifest(const fs::path& path) {
 
 }  // namespace
 
-OutputFolder::OutputFolder(fs::path folder, Settings settings, const std::set<std::string>& names)
+fs::path existing_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::path found = fs::absolute(folder, error);
+  while (!fs::exists(found, error) && found.has_relative_path()) found = found.parent_path();
+  return found;
+}
+
+OutputFolder::OutputFolder(fs::path folder, Settings settings, const std::set<std::string>& names,
+                           FolderAccess access)
     : path_(std::move(folder)), settings_(std::move(settings)) {
   std::error_code error;
   if (fs::is_symlink(path_, error) && !fs::exists(path_, error)) {
@@ -103,14 +112,22 @@ OutputFolder::OutputFolder(fs::path folder, Settings settings, const std::set<st
     throw Error(ErrorCode::kIo,
                 path_.string() + ": is a file, not a folder" + std::string(kElsewhere));
   }
-  fs::create_directories(path_, error);
-  if (error) fail(path_, "make the folder", error.value());
+  if (access == FolderAccess::kWrite) {
+    fs::create_directories(path_, error);
+    if (error) fail(path_, "make the folder", error.value());
+  }
+  require_writable();
+  if (!fs::exists(path_, error)) return;
   lock();
-  const bool has_manifest = fs::exists(path_ / kManifestName, error);
   // Files of other settings are not foreign: read_manifest() names the setting that differs.
-  if (has_manifest) read_manifest();
+  const bool is_current = fs::exists(path_ / kManifestName, error) && read_manifest();
   require_own_files(names);
-  if (!has_manifest) write_manifest();
+  if (!is_current && access == FolderAccess::kWrite) write_manifest();
+}
+
+void OutputFolder::require_writable() const {
+  const fs::path folder = existing_folder(path_);
+  if (::access(folder.c_str(), W_OK) != 0) fail(path_, "write to the folder", errno);
 }
 
 void OutputFolder::lock() {
@@ -149,7 +166,7 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
              std::string(kElsewhere));
 }
 
-void OutputFolder::read_manifest() {
+bool OutputFolder::read_manifest() {
   const fs::path path = path_ / kManifestName;
   const JsonObject manifest = open_manifest(path);
   for (const JsonObject& shard : manifest.get_objects("shards")) {
@@ -164,11 +181,11 @@ void OutputFolder::read_manifest() {
   for (const auto& [name, value] : settings_) {
     const std::string theirs = found->get_string(name, "");
     if (theirs == value) continue;
-    // A call that ended before its first file was complete binds no other.
-    if (shards_.empty()) return write_manifest();
+    if (shards_.empty()) return false;
     refuse(path, "the files here are made " + describe_other(name, theirs, value) +
                      std::string(kElsewhere));
   }
+  return true;
 }
 
 void OutputFolder::write_manifest() const {

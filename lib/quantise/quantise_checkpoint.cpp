@@ -94,6 +94,13 @@ class Quantisation {
                                               .format = *format_});
   }
 
+  void check() {
+    const OutputFolder folder(options_.output, settings(), output_names(), FolderAccess::kLook);
+    for (const ShardPlan& shard : plan_.shards) {
+      if (!folder.names_shard(shard.file)) missing_.push_back(&shard);
+    }
+    require_space(folder);
+  }
   QuantiseOutcome run();
 
  private:
@@ -177,7 +184,7 @@ std::int64_t Quantisation::bytes_needed(const OutputFolder& folder) const {
 }
 
 void Quantisation::require_space(const OutputFolder& folder) const {
-  const std::optional<std::int64_t> available = options_.free_bytes(folder.path());
+  const std::optional<std::int64_t> available = options_.free_bytes(existing_folder(folder.path()));
   const std::int64_t needed = bytes_needed(folder);
   if (!available || *available >= needed) return;
   throw Error(ErrorCode::kIo, folder.path().string() + ": the files need " + format_bytes(needed) +
@@ -292,6 +299,14 @@ QuantiseOutcome Quantisation::run() {
 void check_options(const QuantiseOptions& options) {
   require_format(options);
   require_plain_folder(options.model);
+}
+
+void check_output(const QuantiseOptions& options) {
+  const FormatEntry& entry = require_format(options);
+  require_plain_folder(options.model);
+  QuantiseOptions stoppable = options;
+  stoppable.digests.set_cancelled(options.stop);
+  Quantisation(stoppable, entry).check();
 }
 
 QuantiseOutcome quantise_checkpoint(const QuantiseOptions& options) {

@@ -89,6 +89,11 @@ struct QuantiseOutcome {
 // model that is no plain folder. Reads no weights.
 void check_options(const QuantiseOptions& options);
 
+// The same for what is known of the output without the calibration's prompts: that it holds other
+// files, is of other settings, is being written by another process, or has no room. Nothing is
+// written. `options.calibration` may be without prompts.
+void check_output(const QuantiseOptions& options);
+
 // Throws Error: kUsage for a model that is no folder of safetensors, or an unknown format;
 // kBadModel for one that is quantised already or broken; kUnavailable for one that this build does
 // not read, or that the format cannot hold; kOutputConflict when the output holds other files, is

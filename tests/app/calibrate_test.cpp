@@ -1,6 +1,9 @@
 // Tests of `caption-cli quantize --calibrate`: from videos to a checkpoint that captions, what
 // continues a killed run, and what is refused.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -179,6 +182,27 @@ TEST_SUITE("app/calibrate") {
     const Finished fewer = run_cli(other);
     CHECK(fewer.exit_code == 2);
     CHECK(contains(fewer.err, "made with other videos (--calibrate, --calibration-tokens)"));
+  }
+
+  TEST_CASE("an output that cannot be continued is refused before a video is read") {
+    const TemporaryFolder folder;
+    const fs::path output = folder.path() / "model";
+    REQUIRE(run_cli(command(output, "gptq", {"-q"})).exit_code == 0);
+    const Files before = files_of(output);
+    const auto refusal = [&](const std::vector<std::string>& arguments) {
+      const Finished finished = run_cli(arguments);
+      CHECK(finished.exit_code == 2);
+      CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+      return finished.err;
+    };
+    CHECK(contains(refusal(command(output, "awq")), "made with --format gptq, not awq"));
+    CHECK(contains(refusal(command(output, "gptq", {"--act-order"})), "without --act-order"));
+    CHECK(contains(refusal(command(folder.path(), "gptq")), "is no file of this checkpoint"));
+    const int lock = ::open(output.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    REQUIRE(::flock(lock, LOCK_EX) == 0);
+    CHECK(contains(refusal(command(output, "gptq")), "another caption-cli is writing to this"));
+    ::close(lock);
+    CHECK(files_of(output) == before);
   }
 
   TEST_CASE("the language model of a composed model is calibrated with the preset's other parts") {

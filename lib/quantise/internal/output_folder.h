@@ -26,13 +26,23 @@ struct FinishedShard {
   Sha256 digest;
 };
 
+// Returns the folder, or the nearest one above it that exists.
+std::filesystem::path existing_folder(const std::filesystem::path& folder);
+
+enum class FolderAccess {
+  kWrite,
+  kLook,  // nothing is made or changed
+};
+
 // Owns the lock on the folder. For one thread at a time.
 class OutputFolder {
  public:
   // Makes the folder if it is missing, locks it, and reads its manifest or writes a new one.
   // `names` are those of all files that will be in it. Throws Error(kOutputConflict) naming a file
   // that is none of them or a setting that differs, or when another process holds the lock; kIo.
-  OutputFolder(std::filesystem::path folder, Settings settings, const std::set<std::string>& names);
+  // With kLook the folder may be missing, and the settings may lack some.
+  OutputFolder(std::filesystem::path folder, Settings settings, const std::set<std::string>& names,
+               FolderAccess access = FolderAccess::kWrite);
 
   const std::filesystem::path& path() const { return path_; }
   // Whether the manifest names the file and it still has that size and digest. Reads it, which
@@ -48,9 +58,11 @@ class OutputFolder {
   void write(const std::string& file, std::string_view content) const;
 
  private:
+  void require_writable() const;
   void lock();
   void require_own_files(const std::set<std::string>& names) const;
-  void read_manifest();
+  // Returns false for a manifest of other settings and of no complete file, which binds no call.
+  bool read_manifest();
   void write_manifest() const;
 
   std::filesystem::path path_;
