@@ -10,6 +10,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "records/file_name.h"
 #include "records/internal/lines.h"
 #include "records/internal/output_file.h"
 #include "records/internal/read_records.h"
@@ -24,8 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kCopyBytes = 1 << 20;
-constexpr std::int64_t kLongestNameBytes = 64
-                                           << 10;  // of a torn line, in which a name is looked for
+// So much of a torn line is read for the name of its film.
+constexpr std::int64_t kTornLineBytes = 64 << 10;
 
 fs::path with_suffix(const fs::path& path, const char* suffix) { return path.string() + suffix; }
 
@@ -177,12 +178,12 @@ void RecordFile::State::read_records() {
   const std::int64_t torn_bytes = file->size_bytes() - complete_bytes;
   if (torn_bytes == 0) return;
   const std::string film =
-      video_of_torn_line(file->read(complete_bytes, std::min(torn_bytes, kLongestNameBytes)));
-  log_warning("records", file->path().string() + ": the last line is torn (" +
-                             counted(torn_bytes, "byte") +
-                             " of an interrupted write) and is cut off; " +
-                             (film.empty() ? "its clip" : film) +
-                             " is captioned again if it is among the clips of this run");
+      video_of_torn_line(file->read(complete_bytes, std::min(torn_bytes, kTornLineBytes)));
+  log_warning("records",
+              file->path().string() + ": the last line is torn (" + counted(torn_bytes, "byte") +
+                  " of an interrupted write) and is cut off; " +
+                  (film.empty() ? "its clip" : escape_file_name(unescape_file_name(film))) +
+                  " is captioned again if it is among the clips of this run");
   file->truncate(complete_bytes);
 }
 
