@@ -114,6 +114,7 @@ Reading read_value(Means means, std::string_view text, std::int64_t& value) {
 }
 Reading read_value(Means means, std::string_view text, double& value) {
   const Reading plain = read_number(text, value);
+  if (plain == Reading::kNumber) value += 0.0;  // -0 is 0, also in a manifest
   if (means != Means::kSeconds || plain != Reading::kNoNumber) return plain;
   const std::optional<double> seconds = parse_seconds(text);
   if (seconds.has_value()) value = *seconds;

@@ -1,6 +1,7 @@
 // Tests parsing a preset: accepted values, and the positions named in errors.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
 
 #include "backend/machine.h"
@@ -52,6 +53,8 @@ TEST_SUITE("config/parse_preset") {
     CHECK(preset.generation.prompt == "true");
     CHECK(preset.generation.seed == 7);
     CHECK(preset.generation.max_new_tokens == Preset{}.generation.max_new_tokens);
+    const Preset negative = parse_preset("generation: {temperature: -0.0}", "p.yaml");
+    CHECK_FALSE(std::signbit(negative.generation.temperature));
     CHECK(parse_preset("", "p.yaml").video == Preset{}.video);
     CHECK(parse_preset("# only a comment\n", "p.yaml").video == Preset{}.video);
   }

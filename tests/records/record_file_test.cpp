@@ -545,7 +545,7 @@ TEST_SUITE("records/record_file") {
     write_records(path, {record_of(a), record_of(b)});
     const std::string whole = read_file(path);
     const std::string first = line_of(record_of(a));
-    for (std::size_t size = first.size(); size < whole.size(); ++size) {
+    for (std::size_t size = first.size(); size < whole.size() - 1; ++size) {
       CAPTURE(size);
       write_file(path, whole.substr(0, size));
       {
@@ -556,6 +556,28 @@ TEST_SUITE("records/record_file") {
       }
       CHECK(read_file(path) == whole);
     }
+    set_log_level(LogLevel::kInfo);
+  }
+
+  TEST_CASE("a last record that lacks its end of line alone is kept") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    const ClipIdentity b = make_clip(folder / "b.mp4", "film b");
+    write_records(path, {record_of(a), record_of(b)});
+    const std::string whole = read_file(path);
+    write_file(path, whole.substr(0, whole.size() - 1));
+    {
+      const auto file = open(path);
+      CHECK(file->num_found() == 2);
+      CHECK(find(*file, b).kind == Kind::kFinished);
+    }
+    CHECK(read_file(path) == whole);
+    // JSON that is no record is torn.
+    set_log_level(LogLevel::kError);
+    write_file(path, line_of(record_of(a)) + "{}");
+    CHECK(open(path)->num_found() == 1);
+    CHECK(read_file(path) == line_of(record_of(a)));
     set_log_level(LogLevel::kInfo);
   }
 
