@@ -47,12 +47,13 @@ std::string difference_text(const std::optional<FormatPrice>& price) {
          signed_number(difference.high) + "]";
 }
 
-std::string row_text(const FormatRow& row) {
+std::string row_text(const FormatRow& row, bool is_chosen) {
   const Plan& plan = row.plan;
   std::string text =
-      std::string(row.is_on_front ? "* " : "  ") + pad_right(row.cost.name, kNameWidth) +
-      column(format_bytes(plan.weight_bytes)) + column(format_bytes(kv_bytes_in_use(plan))) +
-      column(format_bytes(scratch_bytes(plan))) + column(format_bytes(row.cost.memory_bytes));
+      std::string(is_chosen ? ">" : " ") + (row.is_on_front ? "* " : "  ") +
+      pad_right(row.cost.name, kNameWidth) + column(format_bytes(plan.weight_bytes)) +
+      column(format_bytes(kv_bytes_in_use(plan))) + column(format_bytes(scratch_bytes(plan))) +
+      column(format_bytes(row.cost.memory_bytes));
   if (plan.fits) {
     text += column(std::to_string(plan.num_concurrent)) +
             column(format_si(plan.prefill_tokens_per_s)) +
@@ -65,7 +66,7 @@ std::string row_text(const FormatRow& row) {
 }
 
 std::string heading_text() {
-  return "  " + pad_right("format", kNameWidth) + column("weights") + column("KV") +
+  return "   " + pad_right("format", kNameWidth) + column("weights") + column("KV") +
          column("scratch") + column("together") + column("at a time") + column("prefill") +
          column("decode") + column("videos/s") + column("KL") +
          pad_left("meteor-ko", kDifferenceWidth) + "\n";
@@ -221,9 +222,10 @@ std::string to_text(const FormatReport& report) {
                      batch_text(input) + ", " +
                      format_bytes(report.rows.front().plan.usable_bytes) + " may be used\n" +
                      heading_text();
-  for (const FormatRow& row : report.rows) text += row_text(row);
+  for (const FormatRow& row : report.rows) text += row_text(row, &row == report.chosen());
   for (const std::string& left_out : report.left_out) text += "left out: " + left_out + "\n";
-  text += "*: on the Pareto front of memory, speed and KL\n" + uncounted_text(input);
+  text +=
+      ">: chosen below; *: on the Pareto front of memory, speed and KL\n" + uncounted_text(input);
   text += "prefill and decode: tok/s, at most; rates:\n" + rates_text(report);
   text += prices_text(report);
   text += (report.choice.index.has_value() ? "chosen: " : "nothing is chosen: ") +

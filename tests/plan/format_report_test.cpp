@@ -155,7 +155,8 @@ TEST_SUITE("plan/format_report") {
     CHECK(report.chosen()->cost.name == "int8");
     CHECK(report.rows[3].is_on_front);  // the smallest
     const std::string text = to_text(report);
-    CHECK(text.find("* int8") != std::string::npos);
+    CHECK(text.find("\n>* int8") != std::string::npos);
+    CHECK(text.find("\n>") == text.rfind("\n>* int8"));
     CHECK(text.find("given: 30.0 GB/s, 200 GFLOP/s\n") != std::string::npos);
     CHECK(text.find("mean of 1000 positions") != std::string::npos);
     CHECK(text.find("prices/x.json") != std::string::npos);
