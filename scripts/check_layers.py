@@ -44,12 +44,10 @@ DOORS = {
 MACHINE_CODE = {
     "lib/backend/internal/cpu_features.cpp",
     "lib/bench/internal/multiply_add_amx.cpp",
-    "lib/bench/internal/multiply_add_avx2.cpp",
-    "lib/bench/internal/multiply_add_avx512.cpp",
+    "lib/bench/internal/multiply_add_integers.h",
     "lib/bench/internal/multiply_add_avx512bf16.cpp",
     "lib/bench/internal/multiply_add_avx512vnni.cpp",
     "lib/bench/internal/multiply_add_avxvnni.cpp",
-
     "kernels/cuda/primitives.cuh",
     "kernels/cuda/warpgroup.cuh",
 }

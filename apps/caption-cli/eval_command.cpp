@@ -124,6 +124,10 @@ eval::Corpus read_corpus(const EvalFlags& flags) {
   return corpus;
 }
 
+bool has_meteor_ko(const std::vector<eval::Metric>& metrics) {
+  return std::find(metrics.begin(), metrics.end(), eval::Metric::kMeteorKo) != metrics.end();
+}
+
 // Warns of options that change no score.
 void warn_of_idle(const EvalFlags& flags, const std::vector<eval::Metric>& metrics) {
   if (flags.reference_field && !std::filesystem::is_directory(flags.references)) {
@@ -131,7 +135,7 @@ void warn_of_idle(const EvalFlags& flags, const std::vector<eval::Metric>& metri
                             records::escape_file_name(flags.references) +
                             ", which is no folder of label files");
   }
-  if (std::find(metrics.begin(), metrics.end(), eval::Metric::kMeteorKo) != metrics.end()) return;
+  if (has_meteor_ko(metrics)) return;
   const std::string without =
       " has no effect without the metric " + std::string(metric_name(eval::Metric::kMeteorKo));
   if (flags.dictionary.has_value()) log_warning("eval", "--dictionary" + without);
@@ -155,7 +159,9 @@ void run_eval(const EvalFlags& flags) {
   options.metrics = chosen_metrics(flags.metrics);
   warn_of_idle(flags, options.metrics);
   // Throws if the named dictionary is missing, because meteor-ko without it is a different metric.
-  if (flags.dictionary.has_value()) options.dictionary = eval::find_dictionary(*flags.dictionary);
+  if (flags.dictionary.has_value() && has_meteor_ko(options.metrics)) {
+    options.dictionary = eval::find_dictionary(*flags.dictionary);
+  }
   if (!flags.synonyms.empty()) options.synonyms = flags.synonyms;
   options.shuffle_seed = flags.shuffle_seed;
   options.bootstrap.num_resamples = flags.num_resamples;

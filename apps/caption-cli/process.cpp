@@ -36,8 +36,7 @@ void open_standard_descriptors() {
   }
 }
 
-// glibc's size of a thread's stack where RLIMIT_STACK is unlimited, with which everything is
-// tested.
+// The stack that glibc gives a thread where RLIMIT_STACK is unlimited.
 constexpr rlim_t kStackBytes = rlim_t{2} << 20;
 
 // A call of main() in a thread.

@@ -16,8 +16,8 @@ namespace caption::cli {
 //     process then ends with one line and an exit code, not by abort().
 void prepare_process();
 
-// Returns main(argc, argv). Where the limit of stacks (ulimit -s) is low, it runs in a thread with
-// enough stack, and all threads that it starts have as much.
+// Returns main(argc, argv). Where the limit of stacks (ulimit -s) is below 2 MiB, it runs in a
+// thread with a stack of 2 MiB, and all threads that it starts have as much.
 int run_on_large_stack(int (*main)(int argc, char** argv) noexcept, int argc, char** argv);
 
 // A message with its control characters and invalid bytes escaped. Parts that are already escaped,

@@ -66,7 +66,7 @@ class QuantizeProgressLine {
   void update(const quantise::QuantiseProgress& progress) {
     if (is_due(progress.elapsed_us)) show(describe(progress));
   }
-  // For the videos that calibration reads.
+  // Shows how many of the videos for calibration are read.
   void update_videos(std::int64_t done, std::int64_t total) {
     const std::int64_t elapsed_us = watch_.elapsed_us();
     if (!is_due(elapsed_us)) return;
@@ -77,7 +77,7 @@ class QuantizeProgressLine {
   }
 
  private:
-  // Whether a line is shown after so much time.
+  // Returns whether a line is to be shown after so much time; if so, the next interval begins.
   bool is_due(std::int64_t elapsed_us) {
     constexpr std::int64_t kLiveIntervalUs = 200'000;
     constexpr std::int64_t kSparseIntervalUs = 10'000'000;

@@ -107,6 +107,7 @@ Reading read_number(std::string_view text, T& value) {
 Reading read_value(Means means, std::string_view text, std::int64_t& value) {
   const Reading plain = read_number(text, value);
   if (means != Means::kBytes || plain != Reading::kNoNumber) return plain;
+  if (has_leading_zeros(text)) return Reading::kLeadingZeros;
   const std::optional<std::int64_t> bytes = parse_bytes(text);
   if (bytes.has_value()) value = *bytes;
   if (bytes.has_value()) return Reading::kNumber;
@@ -116,6 +117,7 @@ Reading read_value(Means means, std::string_view text, double& value) {
   const Reading plain = read_number(text, value);
   if (plain == Reading::kNumber) value += 0.0;  // -0 is 0, also in a manifest
   if (means != Means::kSeconds || plain != Reading::kNoNumber) return plain;
+  if (has_leading_zeros(text)) return Reading::kLeadingZeros;
   const std::optional<double> seconds = parse_seconds(text);
   if (seconds.has_value()) value = *seconds;
   return seconds.has_value() ? Reading::kNumber : Reading::kNoNumber;

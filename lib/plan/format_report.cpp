@@ -226,7 +226,8 @@ std::string to_text(const FormatReport& report) {
   for (const std::string& left_out : report.left_out) text += "left out: " + left_out + "\n";
   text +=
       ">: chosen below; *: on the Pareto front of memory, speed and KL\n" + uncounted_text(input);
-  text += "prefill and decode: tok/s, at most; rates:\n" + rates_text(report);
+  text += "prefill and decode: tok/s, at most; videos/s: without reading the films; rates:\n" +
+          rates_text(report);
   text += prices_text(report);
   text += (report.choice.index.has_value() ? "chosen: " : "nothing is chosen: ") +
           report.choice.reason + "\n";

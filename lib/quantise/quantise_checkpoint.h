@@ -89,9 +89,9 @@ struct QuantiseOutcome {
 // model that is no plain folder. Reads no weights.
 void check_options(const QuantiseOptions& options);
 
-// The same for what is known of the output without the calibration's prompts: that it holds other
-// files, is of other settings, is being written by another process, or has no room. Nothing is
-// written. `options.calibration` may be without prompts.
+// Throws as quantise_checkpoint() for what is wrong with the output whatever the calibration's
+// prompts are: it holds other files, is of other settings, is being written by another process, or
+// has no room. Writes nothing. `options.calibration` may be without prompts.
 void check_output(const QuantiseOptions& options);
 
 // Throws Error: kUsage for a model that is no folder of safetensors, or an unknown format;

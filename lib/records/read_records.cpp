@@ -1,5 +1,7 @@
 #include "records/internal/read_records.h"
 
+#include <optional>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
@@ -10,6 +12,16 @@ namespace {
 
 constexpr std::int64_t kReleasedBytes = 16 << 20;
 
+// Returns the record that a text is, or nothing.
+std::optional<Record> find_record(std::string_view text) {
+  try {
+    return parse_json_line(text);
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::int64_t read_records(const std::filesystem::path& path, const std::set<std::string>& accepted,
@@ -19,6 +31,12 @@ std::int64_t read_records(const std::filesystem::path& path, const std::set<std:
   std::int64_t offset = 0;
   std::int64_t released = 0;  // bytes whose mapped pages were released
   std::int64_t line_number = 0;
+  const auto add = [&](const Record& record, std::int64_t line_bytes) {
+    RecordSlot& slot = index.add(record, offset, line_bytes);
+    slot.is_accepted = record.settings.empty() || accepted.contains(record.settings);
+    if (visit) visit(record);
+    offset += line_bytes;
+  };
   for_each_line(text, [&](std::string_view line) {
     ++line_number;
     if (line.find_first_not_of(" \t\r\n") == std::string_view::npos) {
@@ -26,23 +44,22 @@ std::int64_t read_records(const std::filesystem::path& path, const std::set<std:
       return;
     }
     try {
-      const Record record = parse_json_line(line.substr(0, line.size() - 1));
-      RecordSlot& slot = index.add(record, offset, std::ssize(line));
-      slot.is_accepted = record.settings.empty() || accepted.contains(record.settings);
-      if (visit) visit(record);
+      add(parse_json_line(line.substr(0, line.size() - 1)), std::ssize(line));
     } catch (const Error& error) {
       throw Error(ErrorCode::kOutputConflict,
                   path.string() + ":" + std::to_string(line_number) + ": not a caption record (" +
                       error.what() +
                       "); mend or remove the line, or give --overwrite to start the file anew");
     }
-    offset += std::ssize(line);
     if (offset - released < kReleasedBytes) return;
     release_pages(bytes.bytes().subspan(static_cast<std::size_t>(released),
                                         static_cast<std::size_t>(offset - released)));
     released = offset;
   });
-  return static_cast<std::int64_t>(complete_lines_bytes(text));
+  const std::string_view rest = text.substr(complete_lines_bytes(text));
+  if (rest.empty()) return offset;
+  if (const std::optional<Record> last = find_record(rest)) add(*last, std::ssize(rest) + 1);
+  return offset;
 }
 
 std::string video_of_torn_line(std::string_view begin) {

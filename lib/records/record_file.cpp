@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kCopyBytes = 1 << 20;
-// So much of a torn line is read for the name of its film.
+// The name of a torn line's film is looked for in so many of its first bytes.
 constexpr std::int64_t kTornLineBytes = 64 << 10;
 
 fs::path with_suffix(const fs::path& path, const char* suffix) { return path.string() + suffix; }
@@ -47,7 +47,6 @@ struct RecordFile::State {
   void open_in_place(const Manifest& now);
   void finish_swap();
   void start_anew(const Manifest& now);
-  bool end_whole_line(std::int64_t begin);
   void read_records();
   void swap();
   void compact();
@@ -172,27 +171,11 @@ void RecordFile::State::finish_swap() {
   sync_folder(output.parent_path());
 }
 
-// Ends a last line that is whole but for its end of line, as an editor may leave it. Returns
-// whether it is such a line.
-bool RecordFile::State::end_whole_line(std::int64_t begin) {
-  const std::int64_t size_bytes = file->size_bytes() - begin;
-  if (size_bytes == 0 || size_bytes > kTornLineBytes) return false;
-  try {
-    parse_json_line(file->read(begin, size_bytes));
-  } catch (const Error&) {
-    return false;
-  }
-  file->append("\n", Durability::kNow);
-  return true;
-}
-
-// Adds the records of earlier runs to the index and cuts off a torn line.
+// Adds the records of earlier runs to the index, ends a last line that lacks its end alone, and
+// cuts off a torn line.
 void RecordFile::State::read_records() {
-  std::int64_t complete_bytes = records::read_records(file->path(), accepted, index);
-  if (end_whole_line(complete_bytes)) {
-    index = {};
-    complete_bytes = records::read_records(file->path(), accepted, index);
-  }
+  const std::int64_t complete_bytes = records::read_records(file->path(), accepted, index);
+  if (complete_bytes > file->size_bytes()) file->append("\n", Durability::kNow);
   num_found = index.num_live();
   const std::int64_t torn_bytes = file->size_bytes() - complete_bytes;
   if (torn_bytes == 0) return;

@@ -38,10 +38,10 @@ void remove_file(const fs::path& path) {
 }
 
 std::string read_line(const fs::path& path, const RecordSlot& slot) {
-  std::string line(slot.size_bytes, '\0');
+  std::string line(slot.size_bytes, '\n');  // the file may lack the end of its last line
   std::ifstream file(path, std::ios::binary);
   file.seekg(slot.offset);
-  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  file.read(line.data(), static_cast<std::streamsize>(line.size()) - 1);
   if (!file) throw Error(ErrorCode::kIo, path.string() + ": cannot be read");
   return line;
 }

@@ -154,16 +154,19 @@ Manifest require_same_run(const std::filesystem::path& output, Format format,
 
 void refuse_to_lose_captions(const std::filesystem::path& beside, const Manifest& manifest) {
   const std::optional<Manifest> there = read_manifest(manifest_path(beside));
-  const std::string differences =
-      there.has_value() ? describe_differences(*there, manifest) : "its manifest is missing";
-  if (differences.empty()) return;
+  const std::string differences = there.has_value() ? describe_differences(*there, manifest) : "";
+  if (there.has_value() && differences.empty()) return;
   RecordIndex index;
   read_records(beside, there.has_value() ? accepted_keys(*there) : std::set<std::string>{}, index);
   if (index.num_usable() == 0) return;
   throw Error(ErrorCode::kOutputConflict,
               beside.string() + ": holds " + counted(index.num_usable(), "caption") +
-                  " of an --overwrite that was interrupted, with another configuration: " +
-                  differences + "; finish it with that configuration, or delete this file");
+                  " of an --overwrite that was interrupted, " +
+                  (there.has_value()
+                       ? "with another configuration: " + differences +
+                             "; finish it with that configuration, or delete this file"
+                       : "but has no manifest, so it is not known what they were made with; delete "
+                         "this file to start anew"));
 }
 
 void refuse_special_file(const std::filesystem::path& path) {
@@ -183,11 +186,12 @@ void refuse_foreign_file(const std::filesystem::path& path) {
 }
 
 bool is_output(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
   try {
     if (read_manifest(manifest_path(path)).has_value()) return true;
   } catch (const Error& error) {
-    if (is_of_machine(error.code())) throw;
-    return false;  // a file of that name that is not a manifest was not written by this program
+    // A damaged manifest leaves it to the file's own text whether it is an output.
+    if (is_of_machine(error.code()) || !fs::is_regular_file(manifest_path(path))) throw;
   }
   const MappedFile file(path);
   const std::string_view text = as_text(file.bytes());

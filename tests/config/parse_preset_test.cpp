@@ -302,7 +302,8 @@ TEST_SUITE("config/parse_preset") {
     for (const char* const text :
          {"generation: {max_new_tokens: 010}", "generation: {num_logprobs: -01}",
           "generation: {temperature: 00.5}", "engine: {kv_cache_bytes: 01024}",
-          "video: {decode_timeout_s: 010}",
+          "video: {decode_timeout_s: 010}", "video: {decode_timeout_s: 01m}",
+          "engine: {kv_cache_bytes: 010MiB}",
           "model: {vision: a, llm: b, projector: c, vision_feature_layer: [-02, 12]}"}) {
       CAPTURE(std::string(text));
       CHECK(refusal(text).ends_with("; leave out the leading zeros"));

@@ -88,6 +88,19 @@ TEST_SUITE("records/output_preview") {
     CHECK(snapshot(folder / ".") == before);
   }
 
+  TEST_CASE("a last record that lacks its end of line alone is seen as the run sees it") {
+    const Folder folder;
+    const fs::path out = folder / "c.jsonl";
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film a");
+    write_record(out, clip);
+    const std::string whole = read_file(out);
+    write_file(out, whole.substr(0, whole.size() - 1));
+    OutputPreview preview(out, Format::kJsonl, kManifest, Existing::kResume);
+    CHECK(preview.plan(clip, "") == Planned::kKeep);
+    CHECK(preview.num_found() == 1);
+    CHECK(read_file(out).size() == whole.size() - 1);
+  }
+
   TEST_CASE("an output that is not there knows nothing, and is not made") {
     const Folder folder;
     const ClipIdentity clip = make_clip(folder / "a.mp4", "film");

@@ -30,8 +30,8 @@ std::unique_ptr<RecordFile> open(const fs::path& path, const Manifest& manifest 
 }
 
 void write_records(const fs::path& path, const std::vector<Record>& records,
-                   const Retry& retry = {}) {
-  const auto file = open(path, kManifest, retry);
+                   const Retry& retry = {}, Existing existing = Existing::kResume) {
+  const auto file = open(path, kManifest, retry, existing);
   for (const Record& record : records) file->append(record);
   file->finish();
 }
@@ -392,6 +392,9 @@ TEST_SUITE("records/record_file") {
     CHECK(read_file(path) == line_of(record_of(other, "나")));
     CHECK(read_file(aside) == line_of(record_of(a, "가")));
     write_file(path, uncompacted);  // as a kill before the compaction leaves the file
+    std::string unended = read_file(aside);
+    unended.pop_back();
+    write_file(aside, unended);
     open(path)->finish();
     CHECK(read_file(path) == line_of(record_of(other, "나")));
     CHECK(read_file(aside) == line_of(record_of(a, "가")));
@@ -564,7 +567,9 @@ TEST_SUITE("records/record_file") {
     const fs::path path = folder / "c.jsonl";
     const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
     const ClipIdentity b = make_clip(folder / "b.mp4", "film b");
-    write_records(path, {record_of(a), record_of(b)});
+    Record last = record_of(b);
+    last.caption = std::string(100'000, 'x');
+    write_records(path, {record_of(a), last});
     const std::string whole = read_file(path);
     write_file(path, whole.substr(0, whole.size() - 1));
     {
@@ -822,6 +827,30 @@ TEST_SUITE("records/record_file") {
     }
   }
 
+  TEST_CASE("--overwrite starts an output anew whose manifest is damaged, but no other file") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    for (const char* const content : {"", "{", "[]", "{}", "{\"a\": 1}"}) {
+      CAPTURE(std::string(content));
+      write_records(path, {sample_record("a.mp4")});
+      write_file(manifest_path(path), content);
+      CHECK(refusal(path, Format::kJsonl, kManifest) != "");
+      write_records(path, {sample_record("b.mp4")}, {}, Existing::kOverwrite);
+      CHECK(read_file(path).find("b.mp4") != std::string::npos);
+      CHECK(refusal(path, Format::kJsonl, kManifest) == "");
+      write_file(path, "no record\n");
+      write_file(manifest_path(path), content);
+      CHECK(refusal(path, Format::kJsonl, kManifest, Existing::kOverwrite) != "");
+      CHECK(read_file(path) == "no record\n");
+      fs::remove(path);
+    }
+    // A folder could not be replaced at the end of the run.
+    write_records(path, {sample_record("a.mp4")}, {}, Existing::kOverwrite);
+    fs::remove(manifest_path(path));
+    fs::create_directory(manifest_path(path));
+    CHECK(refusal(path, Format::kJsonl, kManifest, Existing::kOverwrite) != "");
+  }
+
   TEST_CASE("captions of an interrupted overwrite are not lost to another configuration") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";
@@ -838,7 +867,9 @@ TEST_SUITE("records/record_file") {
     CHECK_THROWS_AS(OutputPreview(path, Format::kJsonl, other, Existing::kOverwrite), Error);
     CHECK(read_file(beside) == kept);
     fs::remove(manifest_path(beside));
-    CHECK(refusal(path, Format::kJsonl, other, Existing::kOverwrite) != "");
+    CHECK(refusal(path, Format::kJsonl, other, Existing::kOverwrite)
+              .find("has no manifest, so it is not known what they were made with; delete this "
+                    "file to start anew") != std::string::npos);
     CHECK(read_file(beside) == kept);
     fs::remove(beside);
     CHECK(refusal(path, Format::kJsonl, other, Existing::kOverwrite) == "");

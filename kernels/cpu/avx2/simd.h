@@ -182,8 +182,8 @@ struct Avx2 {
   static Integers broadcast_word(std::int16_t x) {
     return _mm256_set1_epi32(static_cast<std::uint16_t>(x));
   }
-  // Lanes of 32 bits whose lower half is that of x and whose upper half the lower half of y; the
-  // upper half of x is zero.
+  // Returns lanes of 32 bits: the lower half is that of x, whose upper half must be zero, and the
+  // upper half is the lower half of y.
   static Integers pair_words(Integers x, Integers y) {
     return _mm256_or_si256(x, _mm256_slli_epi32(y, 16));
   }
@@ -200,7 +200,7 @@ struct Avx2 {
     __asm__("" : "+x"(sum));
     return sum;
   }
-  // multiply_add_bytes() with z = 0.
+  // Returns multiply_add_bytes(x, y, z) of z = 0.
   static Integers multiply_bytes(Integers x, Integers y) {
     Integers sum = _mm256_maddubs_epi16(x, y);
     __asm__("" : "+x"(sum));

@@ -153,8 +153,8 @@ struct Avx512 {
   static Integers broadcast_word(std::int16_t x) {
     return _mm512_set1_epi32(static_cast<std::uint16_t>(x));
   }
-  // Lanes of 32 bits whose lower half is that of x and whose upper half the lower half of y; the
-  // upper half of x is zero.
+  // Returns lanes of 32 bits: the lower half is that of x, whose upper half must be zero, and the
+  // upper half is the lower half of y.
   static Integers pair_words(Integers x, Integers y) {
     return _mm512_or_si512(x, _mm512_slli_epi32(y, 16));
   }
@@ -171,7 +171,7 @@ struct Avx512 {
     __asm__("" : "+v"(sum));
     return sum;
   }
-  // multiply_add_bytes() with z = 0.
+  // Returns multiply_add_bytes(x, y, z) of z = 0.
   static Integers multiply_bytes(Integers x, Integers y) {
     Integers sum = _mm512_maddubs_epi16(x, y);
     __asm__("" : "+v"(sum));

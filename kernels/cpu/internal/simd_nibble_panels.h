@@ -74,9 +74,9 @@ class NibbleTile {
     return first_byte_ / 4 + j / 2 * Simd::kWidth + j % 2 * (kPanelColumns / 2);
   }
 
-  // Sets the totals to the sum over the groups of base * sum of the activations, two groups at a
-  // time, with all registers, of which add_products() leaves none. A single row, which waits for
-  // memory, reads the bases with the codes instead.
+  // Sets the totals to the sums over all groups of base * (sum of the group's activations), two
+  // groups at a time. It runs before the products, which need all registers. A single row waits for
+  // memory and multiplies the bases of each group with its codes instead (add()).
   void add_bases() {
     Integers sums[kRows][kSums];
     clear(sums);
@@ -112,8 +112,8 @@ class NibbleTile {
     }
   }
 
-  // Those of two groups, into the second-level cache: nothing else would be in flight while this
-  // panel's add_bases() waited for them.
+  // Fetches the steps and bases of two groups of the next panel into the second-level cache, since
+  // its add_bases() would wait for them while nothing else is in flight.
   static void fetch_steps_of_next_panel(const std::uint8_t* bases, std::int64_t num_groups) {
     const std::uint8_t* const next = bases + num_groups * 2 * kPanelColumns;
     fetch_far_ahead(next, 0);

@@ -57,22 +57,4 @@ static inline float run_multiply_add(std::int64_t rounds, float start) {
   return sum;
 }
 
-// Runs `rounds` rounds of chains whose `Vector` holds integers: add_products(sums, factors) adds
-// products to the sums of one chain. Every version has its own copy of this function, too.
-template <class Vector, class AddProducts>
-static inline float run_integer_chains(std::int64_t rounds, float start, AddProducts add_products) {
-  Vector chains[kMultiplyAddChains];
-#pragma GCC unroll 12
-  for (int i = 0; i < kMultiplyAddChains; ++i) chains[i] = Vector{} + static_cast<int>(start) + i;
-  const Vector factors = Vector{} + 0x01010101;
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kMultiplyAddChains; ++i) add_products(chains[i], factors);
-  }
-  Vector sum{};
-#pragma GCC unroll 12
-  for (int i = 0; i < kMultiplyAddChains; ++i) sum ^= chains[i];
-  return static_cast<float>(sum[0]);
-}
-
 }  // namespace caption::bench

@@ -1,4 +1,4 @@
-#include "bench/internal/multiply_add.h"
+#include "bench/internal/multiply_add_integers.h"
 
 namespace caption::bench {
 namespace {
@@ -12,24 +12,12 @@ float multiply_add_avx2(std::int64_t rounds, float start) {
   return run_multiply_add<Vector>(rounds, start);
 }
 
-// The products are written in assembly, because a compiler would move a product of constants out of
-// the loop.
 float multiply_add_avx2_int8(std::int64_t rounds, float start) {
-  return run_integer_chains<Integers>(rounds, start, [](Integers& sums, const Integers& factors) {
-    Integers products;
-    asm volatile("vpmaddwd %[x], %[x], %[p]\n\tvpaddd %[p], %[s], %[s]"
-                 : [s] "+x"(sums), [p] "=&x"(products)
-                 : [x] "x"(factors));
-  });
+  return run_integer_chains<Integers>(rounds, start, AddWordPairs());
 }
 
 float multiply_add_avx2_int4(std::int64_t rounds, float start) {
-  return run_integer_chains<Integers>(rounds, start, [](Integers& sums, const Integers& factors) {
-    Integers products;
-    asm volatile("vpmaddubsw %[x], %[x], %[p]\n\tvpaddw %[p], %[s], %[s]"
-                 : [s] "+x"(sums), [p] "=&x"(products)
-                 : [x] "x"(factors));
-  });
+  return run_integer_chains<Integers>(rounds, start, AddBytePairs());
 }
 
 }  // namespace caption::bench

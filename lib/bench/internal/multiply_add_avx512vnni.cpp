@@ -1,4 +1,4 @@
-#include "bench/internal/multiply_add.h"
+#include "bench/internal/multiply_add_integers.h"
 
 namespace caption::bench {
 namespace {
@@ -7,7 +7,6 @@ using Integers = std::int32_t __attribute__((vector_size(kAvx512Width * sizeof(s
 
 }  // namespace
 
-// Written in assembly for the reasons given in multiply_add_avx512bf16.cpp.
 float multiply_add_avx512vnni(std::int64_t rounds, float start) {
   return run_integer_chains<Integers>(rounds, start, [](Integers& sums, const Integers& factors) {
     asm volatile("vpdpbusd %[x], %[x], %[s]" : [s] "+v"(sums) : [x] "v"(factors));

@@ -14,8 +14,10 @@
 namespace caption::records {
 
 // Adds every complete line of a JSONL output to `index`, marks whether its settings are in
-// `accepted` (accepted_keys()), and calls visit(record) for it; blank lines are skipped. Returns
-// the number of bytes of all complete lines; any bytes after them are a torn line. Throws
+// `accepted` (accepted_keys()), and calls visit(record) for it; blank lines are skipped. A last
+// line that is a record and lacks its end of line alone, as some editors leave it, counts as
+// complete, with that end. Returns the number of bytes of all complete lines, one more than the
+// file has if the end of the last one is missing; any bytes after them are a torn line. Throws
 // Error(kOutputConflict) naming a line that is not a record, and as MappedFile.
 std::int64_t read_records(const std::filesystem::path& path, const std::set<std::string>& accepted,
                           RecordIndex& index, const std::function<void(const Record&)>& visit = {});

@@ -47,7 +47,8 @@ void refuse_special_file(const std::filesystem::path& path);
 void refuse_foreign_file(const std::filesystem::path& path);
 
 // Whether a non-empty file is the output of an earlier run: it has a manifest, or begins with a
-// record or with the header of a csv.
+// record or with the header of a csv. Throws as read_manifest() where a folder or the like has the
+// manifest's name.
 bool is_output(const std::filesystem::path& path);
 
 }  // namespace caption::records
