@@ -28,12 +28,12 @@ std::map<std::string, std::string> captions_of(const std::string& text) {
 }
 
 Finished caption(Arguments options) {
-  options.insert(options.begin(), {"run", sample_video("").string()});
+  options.insert(options.begin(), {"run", small_video("").string()});
   return run_cli(options);
 }
 
 std::string references() {
-  return (sample_video("").parent_path().parent_path() / "references.jsonl").string();
+  return (std::filesystem::path(CAPTION_SOURCE_DIR) / "samples/references.jsonl").string();
 }
 
 std::filesystem::path demo_model() {
@@ -166,7 +166,7 @@ TEST_SUITE("app/drafts") {
 
   TEST_CASE("the caption of a clip like another one is verified in the step that ends its prompt") {
     const TemporaryFolder folder;
-    const std::vector<std::filesystem::path> samples = sample_videos();
+    const std::vector<std::filesystem::path> samples = small_videos();
     constexpr std::size_t kNumFirst = 4;
     REQUIRE(samples.size() >= kNumFirst);
     // Each clip is as many clips before its copy as there are clips, so that no batch has both.
@@ -290,7 +290,7 @@ TEST_SUITE("app/drafts") {
     const TemporaryFolder cache;
     for (int run = 0; run < 2; ++run) {
       const Finished finished =
-          run_cli({"run", sample_video("").string(), "--drafts", "self", "--limit", "1"}, "",
+          run_cli({"run", small_video("").string(), "--drafts", "self", "--limit", "1"}, "",
                   {{"XDG_CACHE_HOME", cache.path().string()}});
       CHECK(finished.exit_code == 0);
       CHECK(finished.err.find("run: drafts: none was computed: the search for the layers to leave "

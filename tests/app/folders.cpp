@@ -13,7 +13,7 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 void fill(const fs::path& folder, const Names& names) {
-  const std::vector<fs::path> samples = sample_videos();
+  const std::vector<fs::path> samples = small_videos();
   for (std::size_t i = 0; i < names.size(); ++i) {
     fs::create_directories((folder / names[i]).parent_path());
     fs::create_symlink(samples[i], folder / names[i]);

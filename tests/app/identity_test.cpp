@@ -33,7 +33,7 @@ Finished run_aloud(const fs::path& out, std::vector<std::string> rest) {
 }
 
 std::vector<fs::path> some_samples() {
-  const std::vector<fs::path> all = sample_videos();
+  const std::vector<fs::path> all = small_videos();
   return {all.at(0), all.at(1), all.at(2), all.at(3)};
 }
 

@@ -65,7 +65,7 @@ TEST_SUITE("app/kill") {
     const TemporaryFolder folder;
     Archive archive{.folder = folder.path(), .out = folder.path() / "c.jsonl"};
     fs::create_directory(archive.films());
-    std::vector<fs::path> samples = sample_videos();
+    std::vector<fs::path> samples = small_videos();
     samples.resize(samples.size() / 2);
     for (const fs::path& sample : samples) {
       fs::copy_file(sample, archive.films() / sample.filename());

@@ -26,7 +26,7 @@ std::string source_file(const char* name) { return (fs::path(CAPTION_SOURCE_DIR)
 Finished run_bench(const std::vector<std::string>& clips, const std::vector<std::string>& arguments,
                    const fs::path& cache) {
   std::vector<std::string> all = {"bench"};
-  for (const std::string& clip : clips) all.push_back(sample_video(clip).string());
+  for (const std::string& clip : clips) all.push_back(small_video(clip).string());
   all.insert(all.end(), arguments.begin(), arguments.end());
   return run_cli(all, "", {{"XDG_CACHE_HOME", cache.string()}});
 }
@@ -197,9 +197,9 @@ TEST_SUITE("app/price") {
 
   TEST_CASE("drafts are priced in the memory of a run, or refused in a sentence") {
     const TemporaryFolder folder;
-    const Finished finished = run_bench({"city-000-h264.mp4"},
-                                        {"--price", "drafts", "--max-num-seqs", "1", "--json", "-"},
-                                        folder.path());
+    const Finished finished =
+        run_bench({"city-000-h264.mp4"},
+                  {"--price", "drafts", "--max-num-seqs", "1", "--json", "-"}, folder.path());
     CHECK(rows_of(finished).size() >= 4);
     const std::string broken = (folder.path() / "broken.mp4").string();
     write_text(broken, "no video");

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "tests/video/make_clip.h"
+#include "video/read_clip.h"
 
 namespace caption::test {
 namespace {
@@ -60,6 +61,15 @@ void redirect_to_unread_pipe(int descriptor) {
   for (const int descriptor : surroundings.closed_descriptors) ::close(descriptor);
   ::execv(CAPTION_BINARY, argv.data());
   ::_exit(127);
+}
+
+std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 }  // namespace
@@ -155,13 +165,31 @@ std::filesystem::path sample_video(const std::string& name) {
   return std::filesystem::path(CAPTION_SOURCE_DIR) / "samples/videos" / name;
 }
 
-std::vector<std::filesystem::path> sample_videos() {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(sample_video(""))) {
-    paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+std::vector<std::filesystem::path> sample_videos() { return files_in(sample_video("")); }
+
+std::filesystem::path small_video(const std::string& name) {
+  static const TemporaryFolder folder;
+  static const bool is_made = [] {
+    for (const std::filesystem::path& sample : sample_videos()) {
+      constexpr int kHeightPx = 192;
+      constexpr int kNumFrames = 16;
+      video::ReadOptions options;
+      options.sampling.num_frames = kNumFrames;
+      const video::Clip clip = video::read_clip(sample, options);
+      const video::Frame& first = clip.frames.front();
+      make_clip(folder.path() / sample.filename(),
+                {.encoder = "mpeg4",
+                 .muxer = sample.extension() == ".mp4" ? "mp4" : "matroska",
+                 .width_px = first.width_px * kHeightPx / first.height_px / 2 * 2,
+                 .height_px = kHeightPx,
+                 .num_frames = kNumFrames,
+                 .pictures = &clip});
+    }
+    return true;
+  }();
+  return is_made ? folder.path() / name : std::filesystem::path();
 }
+
+std::vector<std::filesystem::path> small_videos() { return files_in(small_video("")); }
 
 }  // namespace caption::test

@@ -49,9 +49,14 @@ void write_text(const std::filesystem::path& path, const std::string& text);
 // Parses records of complete lines; throws for a torn last line.
 std::vector<records::Record> parse_records(const std::string& text);
 
-// Path of a sample clip.
+// Path of a sample clip; without a name of their folder.
 std::filesystem::path sample_video(const std::string& name);
 std::vector<std::filesystem::path> sample_videos();
+// Path of a sample's copy of 16 small pictures, which takes a tenth of the time to decode, in a
+// folder with copies of all samples; without a name of that folder. For tests whose subject is not
+// the decoding. The first call makes the copies.
+std::filesystem::path small_video(const std::string& name);
+std::vector<std::filesystem::path> small_videos();
 
 }  // namespace caption::test
 

@@ -25,7 +25,7 @@ std::map<std::string, std::string> captions_of(const std::string& text) {
 
 TEST_SUITE("app/run") {
   TEST_CASE("captions do not depend on the batch, its mode or the number of threads") {
-    const std::string videos = sample_video("").string();
+    const std::string videos = small_video("").string();
     const Finished whole = run_cli({"run", videos});
     CHECK(whole.exit_code == 0);
     const auto captions = captions_of(whole.out);
@@ -47,7 +47,7 @@ TEST_SUITE("app/run") {
   }
 
   TEST_CASE("captions in f32 do not depend on the CPU's instruction sets") {
-    const std::string videos = sample_video("").string();
+    const std::string videos = small_video("").string();
     const auto captions = captions_of(run_cli({"run", videos, "-q", "--dtype", "f32"}).out);
     CHECK(captions.size() == sample_videos().size());
     const Finished plain =
@@ -102,7 +102,7 @@ TEST_SUITE("app/run") {
   }
 
   TEST_CASE("with quantised weights, too, a caption is what it is alone") {
-    const std::string videos = sample_video("").string();
+    const std::string videos = small_video("").string();
     for (const char* dtype : {"int8", "int4", "nf4", "w8a8", "w4a8", "int4-head4", "w4a8-head4"}) {
       CAPTURE(dtype);
       const std::vector<std::string> command = {"run", videos,     "-q", "--dtype",
@@ -130,7 +130,7 @@ TEST_SUITE("app/run") {
 
   TEST_CASE("a seed makes sampling repeat, another seed makes another caption") {
     const auto sampled = [](const std::string& seed) {
-      return run_cli({"run", sample_video("").string(), "-q", "--frames", "2", "--temperature",
+      return run_cli({"run", small_video("").string(), "-q", "--frames", "2", "--temperature",
                       "1.5", "--seed", seed});
     };
     const auto first = captions_of(sampled("1").out);
@@ -204,17 +204,16 @@ TEST_SUITE("app/run") {
 
   TEST_CASE("a reader who leaves ends the run quietly") {
     const std::string command = std::string(CAPTION_BINARY) + " run -q " +
-                                sample_video("").string() + " 2>&1 >/dev/full | head -c 0; " +
-                                CAPTION_BINARY + " run -q " + sample_video("").string() +
+                                small_video("").string() + " 2>&1 >/dev/full | head -c 0; " +
+                                CAPTION_BINARY + " run -q " + small_video("").string() +
                                 " | head -n 1 >/dev/null";
     CHECK(std::system(command.c_str()) == 0);
     const TemporaryFolder folder;
-    const std::string quiet = std::string(CAPTION_BINARY) + " run -q " + sample_video("").string() +
+    const std::string quiet = std::string(CAPTION_BINARY) + " run -q " + small_video("").string() +
                               " 2>" + (folder.path() / "err").string() + " | true";
     CHECK(std::system(quiet.c_str()) == 0);
     CHECK(read_text(folder.path() / "err") == "");
-    const Finished told =
-        run_cli_in({.nobody_reads_out = true}, {"run", sample_video("").string()});
+    const Finished told = run_cli_in({.nobody_reads_out = true}, {"run", small_video("").string()});
     CHECK(told.exit_code == 141);
     CHECK(told.err.find("run: nobody reads standard output any more; 0 of ") != std::string::npos);
   }

@@ -93,7 +93,7 @@ TEST_SUITE("app/several_prompts") {
     const TemporaryFolder folder;
     const std::string prompts = (folder.path() / "prompts.txt").string();
     write_text(prompts, "# two\nbrief\t" + kBrief + "\nfull\t" + kFull + "\n");
-    const std::string videos = sample_video("").string();
+    const std::string videos = small_video("").string();
     const Finished both = run_cli({"run", videos, "--prompts", prompts});
     CHECK(both.exit_code == 0);
     CHECK(both.err.find("32 captions written") != std::string::npos);
@@ -117,7 +117,7 @@ TEST_SUITE("app/several_prompts") {
     const TemporaryFolder folder;
     const std::string out = (folder.path() / "c.jsonl").string();
     const std::vector<std::string> command = {
-        "run", sample_video("").string(), "--prompt", kBrief, "--prompt", kFull, "-o", out};
+        "run", small_video("").string(), "--prompt", kBrief, "--prompt", kFull, "-o", out};
     CHECK(run_cli(command).exit_code == 0);
     const std::string whole = read_text(out);
     // Removes every third record, so that some clips keep one prompt's record and others none.
@@ -135,7 +135,7 @@ TEST_SUITE("app/several_prompts") {
     CHECK(read_text(out).starts_with(kept));
     CHECK(captions_of(read_text(out)) == captions_of(whole));
     const Finished other =
-        run_cli({"run", sample_video("").string(), "--prompt", kBrief, "--prompt", "?", "-o", out});
+        run_cli({"run", small_video("").string(), "--prompt", kBrief, "--prompt", "?", "-o", out});
     CHECK(other.exit_code == 2);
     CHECK(other.err.find("prompt.p2") != std::string::npos);
   }
@@ -173,7 +173,7 @@ TEST_SUITE("app/several_prompts") {
   TEST_CASE("with a cache folder the next run decodes and encodes nothing, and says the same") {
     const TemporaryFolder folder;
     const std::string cache = (folder.path() / "cache").string();
-    const std::string videos = sample_video("").string();
+    const std::string videos = small_video("").string();
     const std::vector<std::string> other = {"run", videos, "--prompt", kBrief};
     const Captions without_cache = captions_of(run_cli(other).out);
     CHECK(run_cli({"run", videos, "--kv-cache-dir", cache}).exit_code == 0);
@@ -208,7 +208,7 @@ TEST_SUITE("app/several_prompts") {
   TEST_CASE("a cache folder keeps to its bytes, and without a prefix cache there is none") {
     const TemporaryFolder folder;
     const std::string cache = (folder.path() / "cache").string();
-    const std::string videos = sample_video("").string();
+    const std::string videos = small_video("").string();
     CHECK(run_cli({"run", videos, "--kv-cache-dir", cache, "--kv-cache-dir-bytes", "1048576"})
               .exit_code == 0);
     for (const char* kind : {"pages", "vision"}) {

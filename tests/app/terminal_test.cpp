@@ -37,7 +37,7 @@ std::vector<std::string> live_lines(const std::string& text) {
 // Makes links to all samples under names with characters that would break a line.
 void fill(const fs::path& folder) {
   fs::create_directories(folder);
-  const std::vector<fs::path> samples = sample_videos();
+  const std::vector<fs::path> samples = small_videos();
   for (std::size_t i = 0; i < samples.size(); ++i) {
     std::string name = std::to_string(i) + " ";
     for (int k = 0; k < 20; ++k) name += "눈\x1b[2J\n";
@@ -71,7 +71,7 @@ TEST_SUITE("app/terminal") {
   }
 
   TEST_CASE("a terminal that cannot redraw gets plain lines") {
-    const Finished shown = run_on_terminal({"run", sample_video("").string(), "--threads", "1"}, 80,
+    const Finished shown = run_on_terminal({"run", small_video("").string(), "--threads", "1"}, 80,
                                            {{"TERM", "dumb"}}, OnTerminal::kErrors);
     CHECK(shown.exit_code == 0);
     CHECK(shown.out.find('\033') == std::string::npos);
@@ -79,11 +79,11 @@ TEST_SUITE("app/terminal") {
   }
 
   TEST_CASE("a caption on the same terminal begins a line of its own") {
-    const Finished shown = run_on_terminal({"run", sample_video("").string(), "--threads", "1"}, 80,
+    const Finished shown = run_on_terminal({"run", small_video("").string(), "--threads", "1"}, 80,
                                            {{"TERM", "xterm"}}, OnTerminal::kOutputs);
     CHECK(shown.exit_code == 0);
     CHECK(!live_lines(shown.out).empty());
-    const std::string video = sample_video("").string();
+    const std::string video = small_video("").string();
     int num_captions = 0;
     for (std::size_t at = shown.out.find(video); at != std::string::npos;
          at = shown.out.find(video, at + 1)) {

@@ -69,6 +69,19 @@ struct Agreement {
   }
 };
 
+// The pixels that the model takes of each golden's clip.
+std::vector<Tensor> pixels_of(Stream& stream, const model::CaptionModel& model,
+                              const std::vector<JsonObject>& goldens) {
+  std::vector<Tensor> pixels;
+  for (const JsonObject& golden : goldens) {
+    video::ReadOptions options;
+    options.sampling.num_frames = static_cast<int>(golden.require_int("frames", 1, 4096));
+    const video::Clip clip = video::read_clip(kRoot / golden.require_string("video"), options);
+    pixels.push_back(vision::preprocess(stream, clip.frames, model.preprocess_spec()).values);
+  }
+  return pixels;
+}
+
 void check_clip(Stream& stream, model::CaptionModel& model, const video::Clip& clip,
                 const JsonObject& golden, Agreement& int8_pages) {
   const Tensor pixels = vision::preprocess(stream, clip.frames, model.preprocess_spec()).values;
@@ -164,22 +177,19 @@ TEST_SUITE("model/demo") {
     ThreadPool pool(2);
     Stream stream(testing::tested_context(), pool);
     std::int64_t bytes_of_bf16 = 0;
+    std::vector<Tensor> pixels;  // of each golden; they do not depend on the weights
     for (const Case& c : cases) {
       CAPTURE(c.name);
       const auto model =
           model::open_model(testing::tested_context(), kRoot / "samples/demo-model", c.type);
       if (c.type == weights::WeightFormat::kBF16) bytes_of_bf16 = model->weight_bytes();
+      if (pixels.empty()) pixels = pixels_of(stream, *model, goldens);
       Agreement agreement;
-      for (const JsonObject& golden : goldens) {
-        video::ReadOptions options;
-        options.sampling.num_frames = static_cast<int>(golden.require_int("frames", 1, 4096));
-        const video::Clip clip = video::read_clip(kRoot / golden.require_string("video"), options);
-        const Tensor pixels =
-            vision::preprocess(stream, clip.frames, model->preprocess_spec()).values;
-        const Tensor vision = model->encode_frames(stream, pixels.view());
+      for (std::size_t i = 0; i < goldens.size(); ++i) {
+        const Tensor vision = model->encode_frames(stream, pixels[i].view());
         const model::PromptIds prompt =
-            model->build_prompt(golden.require_string("prompt"), {pixels.dim(0)});
-        const std::vector<std::int64_t> expected = golden.get_ints("greedy");
+            model->build_prompt(goldens[i].require_string("prompt"), {pixels[i].dim(0)});
+        const std::vector<std::int64_t> expected = goldens[i].get_ints("greedy");
         agreement.add(run_greedy(stream, *model, prompt, vision.view(),
                                  static_cast<std::int64_t>(expected.size()))
                           .ids,

@@ -102,14 +102,30 @@ FramePtr noise_picture(int number, int width_px, int height_px) {
   return rgb;
 }
 
-FramePtr convert(const AVFrame& rgb, AVPixelFormat format) {
-  FramePtr frame = make_picture(format, rgb.width, rgb.height);
-  const ScalerPtr scaler(sws_getContext(rgb.width, rgb.height, AV_PIX_FMT_RGB24, rgb.width,
-                                        rgb.height, format, SWS_POINT | SWS_ACCURATE_RND, nullptr,
-                                        nullptr, nullptr));
+// Scales to the given size, without interpolation where it is the same.
+FramePtr convert(const AVFrame& rgb, AVPixelFormat format, int width_px, int height_px) {
+  FramePtr frame = make_picture(format, width_px, height_px);
+  const bool is_same_size = width_px == rgb.width && height_px == rgb.height;
+  const ScalerPtr scaler(sws_getContext(
+      rgb.width, rgb.height, AV_PIX_FMT_RGB24, width_px, height_px, format,
+      (is_same_size ? SWS_POINT : SWS_AREA) | SWS_ACCURATE_RND, nullptr, nullptr, nullptr));
   check(scaler != nullptr ? 0 : AVERROR(EINVAL), "no conversion to the pixel format");
   sws_scale(scaler.get(), rgb.data, rgb.linesize, 0, rgb.height, frame->data, frame->linesize);
   return frame;
+}
+
+FramePtr convert(const AVFrame& rgb, AVPixelFormat format) {
+  return convert(rgb, format, rgb.width, rgb.height);
+}
+
+FramePtr rgb_picture(const video::Frame& from) {
+  FramePtr rgb = make_picture(AV_PIX_FMT_RGB24, from.width_px, from.height_px);
+  for (int y = 0; y < from.height_px; ++y) {
+    const std::size_t row_bytes = 3 * static_cast<std::size_t>(from.width_px);
+    std::memcpy(rgb->data[0] + y * rgb->linesize[0],
+                from.rgb.data() + static_cast<std::size_t>(y) * row_bytes, row_bytes);
+  }
+  return rgb;
 }
 
 // A picture of one colour in planar YUV or gray of 8 to 16 bits; the colour is given in 8 bits.
@@ -232,6 +248,11 @@ void encode(const AVFrame* frame, AVCodecContext& codec, AVStream& stream,
 
 FramePtr picture_for(const ClipSpec& spec, int number, int width_px, AVPixelFormat format) {
   if (spec.solid_yuv.has_value()) return solid_picture(spec, format);
+  if (spec.pictures != nullptr) {
+    const std::vector<video::Frame>& frames = spec.pictures->frames;
+    const video::Frame& frame = frames[static_cast<std::size_t>(number) % frames.size()];
+    return convert(*rgb_picture(frame), format, width_px, spec.height_px);
+  }
   if (spec.is_still) number = spec.num_frames - 1;
   if (spec.is_noise) return convert(*noise_picture(number, width_px, spec.height_px), format);
   return convert(*number_picture(number, spec.rotation_degrees, width_px, spec.height_px), format);

@@ -35,8 +35,9 @@ struct ClipSpec {
   std::string colour_range = {};   // "tv", "pc", or empty for unspecified
   std::string colour_matrix = {};  // "bt709", "smpte170m", ..., or empty
   std::optional<std::array<std::uint8_t, 3>> solid_yuv = {};  // 8-bit; replaces the number
-  bool is_still = false;    // every frame shows the number of the last one
-  bool is_noise = false;    // random pixels, new for each frame, instead of the number
+  bool is_still = false;  // every frame shows the number of the last one
+  bool is_noise = false;  // random pixels, new for each frame, instead of the number
+  const video::Clip* pictures = nullptr;  // their frames in turn, scaled, instead of the number
   int second_width_px = 0;  // picture width from the middle of the clip on, same codec; 0: none
   std::vector<std::pair<std::string, std::string>> encoder_options = {};
   std::vector<std::pair<std::string, std::string>> muxer_options = {};
