@@ -40,7 +40,7 @@ TEST_CASE("a warp's access of global memory moves the sectors of 32 bytes that i
   for (const Case& c : kCases) {
     CAPTURE(c.size_bytes);
     CAPTURE(c.stride_bytes);
-    const Emulation emulation;
+    const Emulation emulation({.counts_costs = true});
     launch_global_loads(memory.begin(), c.size_bytes, c.stride_bytes);
     const InstructionCost cost = only_cost(emulation);
     CHECK(cost.size_bytes == c.size_bytes);
@@ -60,7 +60,7 @@ TEST_CASE("a warp's access of shared memory takes a wavefront per word of the fu
   for (const Case& c : kCases) {
     CAPTURE(c.size_bytes);
     CAPTURE(c.stride_bytes);
-    const Emulation emulation;
+    const Emulation emulation({.counts_costs = true});
     launch_shared_stores(c.size_bytes, c.stride_bytes);
     const InstructionCost cost = only_cost(emulation);
     CHECK(cost.units == c.units);
@@ -70,7 +70,7 @@ TEST_CASE("a warp's access of shared memory takes a wavefront per word of the fu
 
 TEST_CASE("lanes that leave a loop early are counted with the iterations that they made") {
   const DeviceArray<float> memory(std::vector<float>(32 * 32, 1.0F));
-  const Emulation emulation;
+  const Emulation emulation({.counts_costs = true});
   launch_ragged_loads(memory.begin());
   const InstructionCost cost = only_cost(emulation);
   CHECK(cost.requests == 32);

@@ -35,7 +35,7 @@ namespace {
 constexpr std::int64_t kDim = 32;
 
 Report report_of(const AttendParams& params, Splitting splitting, int compute_capability = 90) {
-  const Emulation emulation({.counts_costs = false});
+  const Emulation emulation;
   ThreadPool pool(1);
   Stream stream(Context{.device = Device::kCuda, .compute_capability = compute_capability}, pool);
   attend(stream, params, splitting);

@@ -83,7 +83,7 @@ Tensor attended(const Case& c, const Operands& x, std::uint64_t seed, Splitting 
 Report report_of(const Case& c, const Operands& x, Splitting splitting, DType y_dtype) {
   const DeviceTensor q(x.q), k(x.k), v(x.v);
   const DeviceTensor y(y_dtype, x.q.shape());
-  return run_emulated(0, [&](Stream& stream) {
+  return run_counted([&](Stream& stream) {
     const AttentionInput input{.q = q.view(),
                                .k = k.view(),
                                .v = v.view(),

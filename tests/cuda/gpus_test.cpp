@@ -48,7 +48,7 @@ constexpr int kCapabilities[] = {75, 80, 86, 89, 90};
 
 template <class Work>
 void run_on(int capability, Work work) {
-  const Emulation emulation({.counts_costs = false});
+  const Emulation emulation;
   caption::ThreadPool pool(1);
   Stream stream(Context{.device = Device::kCuda, .compute_capability = capability}, pool);
   work(stream);

@@ -303,7 +303,7 @@ TEST_CASE("few rows of the weights' type are read once per block, and nothing of
   const DeviceWeight weight(random_of(DType::kBF16, {32, 2048}, 5), Layout::kTiles);
   const DeviceTensor x(random_of(DType::kBF16, {16, 2048}, 6));
   const DeviceTensor y(DType::kF32, {16, 32});
-  const auto report = run_emulated(0, [&](Stream& stream) {
+  const auto report = run_counted([&](Stream& stream) {
     linear(stream, x.view(), weight.get(), caption::ConstView{}, y.view());
   });
   std::int64_t sectors = 0;
@@ -320,7 +320,7 @@ TEST_CASE("weights are read once, and nothing of them twice over") {
   // Not of the weights' type, so that no load of x has 16 bytes.
   const DeviceTensor x(random_of(DType::kF16, {8, 2048}, 6));
   const DeviceTensor y(DType::kF32, {8, 32});
-  const auto report = run_emulated(0, [&](Stream& stream) {
+  const auto report = run_counted([&](Stream& stream) {
     linear(stream, x.view(), weight.get(), caption::ConstView{}, y.view());
   });
   std::int64_t copied_sectors = 0;
@@ -343,7 +343,7 @@ TEST_CASE("few rows multiply each tile once for every eight rows, and none beyon
         CAPTURE(rows);
         const DeviceTensor x(random_f32({rows, columns}, 6));
         const DeviceTensor y(DType::kF32, {rows, kFeatures});
-        const auto report = run_emulated(0, [&](Stream& stream) {
+        const auto report = run_counted([&](Stream& stream) {
           linear(stream, x.view(), weight.get(), caption::ConstView{}, y.view());
         });
         CHECK(report.matrix_products == 2 * ((columns + 15) / 16) * ((rows + 7) / 8));

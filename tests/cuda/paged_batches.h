@@ -129,7 +129,9 @@ class PagedBatches {
         .v_scales = pages.v_scales ? pages.v_scales->view() : View(),
         .window = options_.window};
     {
-      const cuda_emulator::Emulation emulation(options_.emulation);
+      cuda_emulator::Options emulated = options_.emulation;
+      emulated.counts_costs = options_.waste != nullptr;
+      const cuda_emulator::Emulation emulation(emulated);
       ThreadPool pool(1);
       Stream stream(
           Context{.device = Device::kCuda, .compute_capability = options_.compute_capability},

@@ -77,8 +77,8 @@ class DeviceTensor {
 // Calls work(stream) with a stream of the emulated GPU, and checks that no fault is found. Returns
 // what the emulator reports.
 template <class Work>
-cuda_emulator::Report run_emulated(std::uint64_t seed, Work work) {
-  const cuda_emulator::Emulation emulation({.seed = seed});
+cuda_emulator::Report run_emulated(const cuda_emulator::Options& options, Work work) {
+  const cuda_emulator::Emulation emulation(options);
   ThreadPool pool(1);
   Stream stream(Context{.device = Device::kCuda}, pool);
   work(stream);
@@ -87,6 +87,17 @@ cuda_emulator::Report run_emulated(std::uint64_t seed, Work work) {
   CHECK(report.describe_faults() == "");
   CHECK(report.launches > 0);
   return report;
+}
+
+template <class Work>
+cuda_emulator::Report run_emulated(std::uint64_t seed, Work work) {
+  return run_emulated(cuda_emulator::Options{.seed = seed}, work);
+}
+
+// The report has the costs of accesses.
+template <class Work>
+cuda_emulator::Report run_counted(Work work) {
+  return run_emulated(cuda_emulator::Options{.counts_costs = true}, work);
 }
 
 // Orders of threads that each test runs: ascending, and two more.
@@ -98,7 +109,7 @@ inline constexpr std::uint64_t kSeeds[] = {0, 1, 2};
 template <class Work>
 cuda_emulator::Report check_wastes_nothing(Work work, int least_bytes) {
   using cuda_emulator::AccessKind;
-  const cuda_emulator::Report report = run_emulated(0, work);
+  const cuda_emulator::Report report = run_counted(work);
   CHECK(report.describe_waste(1.05) == "");
   for (const cuda_emulator::InstructionCost& cost : report.costs) {
     const bool is_global =

@@ -15,8 +15,7 @@ CheckedDevice::CheckedDevice(int compute_capability) : name_("the emulator"), is
   const cuda_emulator::Options options{
       .seed = seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10),
       .sums = compute_capability >= 90 ? cuda_emulator::TensorCoreSums::kHopper
-                                       : cuda_emulator::TensorCoreSums::kAmpere,
-      .counts_costs = false};
+                                       : cuda_emulator::TensorCoreSums::kAmpere};
   context_.device = Device::kCuda;
   context_.compute_capability = compute_capability;
   state_ = std::make_unique<State>(options);

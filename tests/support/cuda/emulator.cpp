@@ -47,7 +47,7 @@ std::unique_ptr<Emulation>& lasting_emulation() {
 void begin_lasting_emulation() {
   const char* const seed = std::getenv("CAPTION_EMULATOR_SEED");
   const std::uint64_t number = seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10);
-  lasting_emulation() = std::make_unique<Emulation>(Options{.seed = number, .counts_costs = false});
+  lasting_emulation() = std::make_unique<Emulation>(Options{.seed = number});
   seed_queues(number);
 }
 
@@ -81,6 +81,7 @@ Emulation::~Emulation() {
 Report Emulation::report() const {
   Report report = current_state()->report;
   report.costs = current_state()->costs.instructions();
+  report.has_costs = current_state()->options.counts_costs;
   return report;
 }
 
@@ -91,6 +92,7 @@ std::string Report::describe_faults() const {
 }
 
 std::string Report::describe_waste(double most) const {
+  CAPTION_CHECK(has_costs, "the costs of accesses were not counted");
   std::string text;
   for (const InstructionCost& cost : costs) {
     const auto units = static_cast<double>(cost.units);

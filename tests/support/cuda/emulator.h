@@ -30,7 +30,8 @@ struct Options {
   std::uint64_t seed = 0;
   TensorCoreSums sums = TensorCoreSums::kAmpere;
   std::size_t most_shared_bytes = std::size_t{227} << 10;  // of a block; of sm_90
-  bool counts_costs = true;  // whether the report has the costs of accesses, which take time to count
+  bool counts_costs =
+      false;  // whether the report has the costs of accesses, which take time to count
 };
 
 struct FaultFound {
@@ -41,8 +42,9 @@ struct FaultFound {
 };
 
 struct Report {
-  std::vector<FaultFound> faults;  // the first of each kind at each instruction, at most 32
-  std::vector<InstructionCost> costs;
+  std::vector<FaultFound> faults;      // the first of each kind at each instruction, at most 32
+  std::vector<InstructionCost> costs;  // those of Options::counts_costs
+  bool has_costs = false;
   std::int64_t launches = 0;
   std::int64_t blocks = 0;
   std::int64_t barriers = 0;         // of blocks
@@ -51,6 +53,7 @@ struct Report {
   // Lines of the faults, for a test's message.
   std::string describe_faults() const;
   // A line for each instruction that takes more than `most` times its least sectors or wavefronts.
+  // Throws Error(kInternal) where they were not counted.
   std::string describe_waste(double most) const;
 };
 
@@ -111,7 +114,7 @@ void launch(const Launch& launch);
 // The same as work of a queue (queues.h), or at once when `queue` is null. Throws Error(kInternal)
 // unless the queue's GPU is the thread's current one. Work of a queue that
 // runs without an Emulation begins one that lasts, with the seed CAPTION_EMULATOR_SEED (0 when that
-// is not set), which counts no costs.
+// is not set).
 void launch(void* queue, const Launch& launch);
 // Lines of the faults that the lasting emulation has found; empty without one.
 std::string faults_of_lasting_emulation();
