@@ -69,9 +69,6 @@ void remember_write(Cell& cell, const Moment& now) {
   cell.is_atomic = false;
 }
 
-// What an access of a byte finds.
-enum class Finding { kNothing, kPendingCopy, kUnorderedWrite, kUnorderedRead, kUninitialised };
-
 // As Region::access(), of one byte.
 Finding access_cell(Cell& cell, const Moment& now, Direction direction) {
   if (cell.is_pending) return Finding::kPendingCopy;
@@ -216,15 +213,14 @@ void Region::visit_cells(Range bytes, Visit&& visit) const {
   }
 }
 
+Problem Region::problem_of(Finding finding, const Cell& cell, std::size_t offset,
+                           const Moment& now) const {
+  return {.fault = fault_of(finding),
+          .text = "byte " + std::to_string(offset) + " of " + std::to_string(size_bytes()) + "; " +
+                  describe(finding, cell, now)};
+}
+
 bool Region::access(const Moment& now, Range bytes, Direction direction, Problem& problem) {
-  const auto is_right = [&](Cell& cell, std::size_t offset) {
-    const Finding finding = access_cell(cell, now, direction);
-    if (finding == Finding::kNothing) return true;
-    problem = {.fault = fault_of(finding),
-               .text = "byte " + std::to_string(offset) + " of " + std::to_string(size_bytes()) +
-                       "; " + describe(finding, cell, now)};
-    return false;
-  };
   std::size_t offset = offset_of(bytes.begin);
   const std::size_t end = offset + bytes.size_bytes;
   while (offset < end) {
@@ -234,11 +230,18 @@ bool Region::access(const Moment& now, Range bytes, Direction direction, Problem
     const bool is_whole = last - first == kWordBytes;
     if (is_whole && word.own != 0) join(word, now);
     if (is_whole && word.own == 0) {
-      if (!is_right(word.cell, offset)) return false;
+      const Finding finding = access_cell(word.cell, now, direction);
+      if (finding != Finding::kNothing) {
+        problem = problem_of(finding, word.cell, offset, now);
+        return false;
+      }
     } else {
       Cells& cells = split(word);
       for (std::size_t i = first; i < last; ++i) {
-        if (!is_right(cells[i], offset + i - first)) return false;
+        const Finding finding = access_cell(cells[i], now, direction);
+        if (finding == Finding::kNothing) continue;
+        problem = problem_of(finding, cells[i], offset + i - first, now);
+        return false;
       }
     }
     offset += last - first;

@@ -78,6 +78,9 @@ struct Problem {
   std::string text;  // a sentence without the name of the accessing thread
 };
 
+// What an access of a byte finds.
+enum class Finding { kNothing, kPendingCopy, kUnorderedWrite, kUnorderedRead, kUninitialised };
+
 // One that is all zero bytes belongs to bytes that nobody has accessed.
 struct Cell {
   std::uint32_t write_phase = 0;  // 0: not by a kernel
@@ -157,6 +160,8 @@ class Region {
   // range.
   template <typename Visit>
   void visit_cells(Range bytes, Visit&& visit) const;
+  Problem problem_of(Finding finding, const Cell& cell, std::size_t offset,
+                     const Moment& now) const;
   Cells& split(Word& word);
   Cells& own_cells_of(const Word& word);  // of one that has some
   const Cells& own_cells_of(const Word& word) const;
@@ -194,6 +199,7 @@ class DeviceMemory {
   }
   // The allocation that holds an address, or null.
   Region* find(std::uintptr_t address) {
+    if (!covers(address)) return nullptr;
     Region* const found = found_[address / kFoundBytes % kNumFound];
     return found != nullptr && found->contains(address) ? found : look_up(address);
   }

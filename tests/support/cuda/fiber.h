@@ -26,6 +26,7 @@ class Fiber {
   // Called on the fiber: returns to the caller of resume().
   void suspend();
 
+  const std::byte* stack() const { return stack_; }  // its lowest byte
   bool has_on_stack(const void* address) const {
     const auto* const byte = static_cast<const std::byte*>(address);
     return byte >= stack_ && byte < stack_ + kStackBytes;

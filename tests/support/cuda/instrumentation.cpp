@@ -7,12 +7,14 @@
 
 using caption::cuda_emulator::access;
 using caption::cuda_emulator::Direction;
+using caption::cuda_emulator::is_on_unwatched_stack;
 using caption::cuda_emulator::is_running;
 
 namespace {
 
 void see(const void* pc, const void* address, std::size_t size_bytes, Direction direction) {
-  if (is_running()) access(pc, address, size_bytes, direction);
+  if (is_on_unwatched_stack(address) || !is_running()) return;
+  access(pc, address, size_bytes, direction);
 }
 
 // A range: each byte, since the pieces in which a GPU would move them are not known.

@@ -15,6 +15,7 @@
 namespace caption::cuda_emulator {
 
 thread_local constinit State* running_state = nullptr;
+thread_local constinit const std::byte* unwatched_stack = nullptr;
 
 namespace {
 
@@ -141,8 +142,10 @@ void run_block(State& s, std::span<const int> order) {
       s.running = &thread;
       s.running_index = i;
       running_state = &s;
+      unwatched_stack = thread.has_begun_products ? nullptr : thread.fiber.stack();
       thread.fiber.resume();
       running_state = nullptr;
+      unwatched_stack = nullptr;
       if (s.is_ended) return;
     }
     if (s.barrier.arrived == num_threads) {

@@ -7,6 +7,7 @@
 
 #include "tests/support/cuda/device_memory.h"
 #include "tests/support/cuda/emulator.h"
+#include "tests/support/cuda/fiber.h"
 
 namespace caption::cuda_emulator {
 
@@ -19,6 +20,16 @@ struct State;
 // null otherwise. The host's part of a kernel's source is instrumented, too, and another thread may
 // be in it meanwhile.
 extern thread_local constinit State* running_state;
+
+// The stack of the running thread of a kernel, of Fiber::kStackBytes, as long as no product under
+// way uses it as registers: no access of it can be wrong. Null otherwise.
+extern thread_local constinit const std::byte* unwatched_stack;
+
+inline bool is_on_unwatched_stack(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address) -
+             reinterpret_cast<std::uintptr_t>(unwatched_stack) <
+         Fiber::kStackBytes;
+}
 
 // Whether a thread of a kernel runs now. Everything below needs that.
 inline bool is_running() { return running_state != nullptr; }
