@@ -62,6 +62,9 @@ CLI::Validator in_range(T min, T max) {
             if (is_in && has_leading_zeros(text)) {
               return expected_text(range, text) + "; leave out the leading zeros";
             }
+            if (is_in && text.starts_with('+')) {
+              return expected_text(range, text) + "; leave out the sign";
+            }
             if (is_in) return std::string();
             const char* const kind =
                 std::is_integral_v<T> ? "a whole number from " : "a number from ";

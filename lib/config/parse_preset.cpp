@@ -199,9 +199,10 @@ std::string assign(const Scalar& scalar, Means /*means*/, T& value) {
   return assign(scalar, value);
 }
 
-std::string check_sampling(const std::string& text) {
+// Gives a sampling the form of sampling_text(); returns what is wrong with it, or an empty text.
+std::string settle_sampling(std::string& text) {
   try {
-    video::parse_sampling(text, 1);
+    text = video::sampling_text(video::parse_sampling(text, 1));
     return {};
   } catch (const Error& error) {
     // The message already begins with the key.
@@ -238,8 +239,7 @@ SetResult set_field(Preset& preset, std::string_view key, const Scalar& scalar,
     problem = scalar.list != nullptr && !kIsList ? "expected one value, found a list"
                                                  : assign(scalar, field.means, value, range...);
   });
-  if (problem.empty() && key == "video.sampling")
-    problem = check_sampling(std::string(scalar.text));
+  if (problem.empty() && key == "video.sampling") problem = settle_sampling(preset.video.sampling);
   if (problem.empty() && key == kExamplesKey) problem = settle_examples(preset.generation.examples);
   if (result == SetResult::kSet && problem.empty()) preset.given.emplace(key);
   return result;

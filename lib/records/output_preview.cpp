@@ -21,12 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_empty_or_missing(const fs::path& path) {
-  std::error_code error;
-  const std::uintmax_t size_bytes = fs::file_size(path, error);
-  return error || size_bytes == 0;
-}
-
 // Whether another process has the lock of OutputFile on the file.
 bool is_locked(const fs::path& path) {
   const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -63,7 +57,10 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
   const fs::path beside = path.string() + ".new";
   state_->is_being_written =
       is_locked(path) || (existing == Existing::kOverwrite && is_locked(beside));
-  if (is_empty_or_missing(path)) return;
+  if (is_empty_or_missing(path)) {
+    refuse_foreign_manifest(path, manifest);
+    return;
+  }
   if (existing == Existing::kResume) {
     const auto accepted = accepted_keys(require_same_run(path, format, manifest, retry));
     state_->read(path, accepted);

@@ -89,8 +89,7 @@ RecordFile::State::State(fs::path the_output, Format the_format, const Manifest&
       settings(settings_key(now)),
       manifest(now),
       accepted({settings_key(now)}) {
-  std::error_code error;
-  if (existing == Existing::kOverwrite && fs::file_size(output, error) > 0 && !error) {
+  if (existing == Existing::kOverwrite && !is_empty_or_missing(output)) {
     open_overwriting(now);
   } else {
     open_in_place(now);
@@ -98,6 +97,7 @@ RecordFile::State::State(fs::path the_output, Format the_format, const Manifest&
 }
 
 void RecordFile::State::open_in_place(const Manifest& now) {
+  if (is_empty_or_missing(output)) refuse_foreign_manifest(output, now);
   file.emplace(output);
   finish_swap();
   remove_unfinished_copies();

@@ -1,6 +1,7 @@
 #include "records/internal/same_run.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -169,6 +170,12 @@ void refuse_to_lose_captions(const std::filesystem::path& beside, const Manifest
                          "this file to start anew"));
 }
 
+bool is_empty_or_missing(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::uintmax_t size_bytes = std::filesystem::file_size(path, error);
+  return error || size_bytes == 0;
+}
+
 void refuse_special_file(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
@@ -183,6 +190,23 @@ void refuse_foreign_file(const std::filesystem::path& path) {
               path.string() +
                   ": holds neither records nor a manifest, so it is no output of an "
                   "earlier run and is not overwritten; give another -o");
+}
+
+void refuse_foreign_manifest(const std::filesystem::path& output, const Manifest& manifest) {
+  namespace fs = std::filesystem;
+  const fs::path path = manifest_path(output);
+  if (is_empty_or_missing(path)) return;
+  try {
+    const std::optional<Manifest> there = read_manifest(path);
+    if (!there.has_value() || share_a_name(*there, manifest)) return;
+  } catch (const Error& unreadable) {
+    const bool is_readable = ::access(path.c_str(), R_OK) == 0;
+    if (unreadable.code() != ErrorCode::kOutputConflict || !is_readable) throw;
+  }
+  throw Error(ErrorCode::kOutputConflict,
+              path.string() +
+                  ": is no manifest of an output, and one of this name is written beside " +
+                  output.filename().string() + "; move it away, or give another -o");
 }
 
 bool is_output(const std::filesystem::path& path) {

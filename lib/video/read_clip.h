@@ -79,6 +79,9 @@ std::vector<std::string> sampling_forms();
 // Parses a text of one of these forms, with a number for F: "fps=2.5". Throws Error(kUsage): for
 // any other text with the forms, and for num_frames out of range.
 SamplingOptions parse_sampling(std::string_view text, int num_frames);
+// The one text of a sampling that stands for all texts which parse_sampling() reads as it: "fps=2"
+// for "fps=2.0".
+std::string sampling_text(const SamplingOptions& options);
 
 // Decodes the sampled frames of `file`. Every byte is read through its descriptor, so renaming or
 // replacing the path meanwhile has no effect. The format is detected from the content alone, never

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/join.h"
+#include "base/json.h"
 
 namespace caption::video {
 namespace {
@@ -161,6 +162,16 @@ SamplingOptions parse_sampling(std::string_view text, int num_frames) {
   }
   require_valid(options);
   return options;
+}
+
+std::string sampling_text(const SamplingOptions& options) {
+  if (options.strategy == SamplingStrategy::kFps) {
+    return std::string(kFpsPrefix) + json_number(options.fps);
+  }
+  return std::string(
+      std::find_if(std::begin(kNamedStrategies), std::end(kNamedStrategies),
+                   [&](const NamedStrategy& one) { return one.strategy == options.strategy; })
+          ->name);
 }
 
 }  // namespace caption::video

@@ -195,6 +195,7 @@ TEST_SUITE("app/bad_input") {
         {{"run", video, "--frames", "0"}, 2, "--frames: expected 1 to 4096"},
         {{"run", video, "--max-new-tokens", "010"}, 2, "\"010\"; leave out the leading zeros"},
         {{"run", video, "--limit", "010"}, 2, "\"010\"; leave out the leading zeros"},
+        {{"run", video, "--limit", "+1"}, 2, "\"+1\"; leave out the sign"},
         {{"bench", "--shape", "demo", "--requests", "010"}, 2, "leave out the leading zeros"},
         {{"eval", at("one.jsonl"), "--references", at("refs.jsonl"), "--seed", "010"},
          2,

@@ -843,6 +843,7 @@ TEST_SUITE("records/record_file") {
       CHECK(refusal(path, Format::kJsonl, kManifest, Existing::kOverwrite) != "");
       CHECK(read_file(path) == "no record\n");
       fs::remove(path);
+      fs::remove(manifest_path(path));
     }
     // A folder could not be replaced at the end of the run.
     write_records(path, {sample_record("a.mp4")}, {}, Existing::kOverwrite);
@@ -969,6 +970,29 @@ TEST_SUITE("records/record_file") {
     }
     write_file(folder / "foreign.csv", "name,age\r\n");
     CHECK(refusal(folder / "foreign.csv", Format::kCsv, kManifest, Existing::kOverwrite) != "");
+  }
+
+  TEST_CASE("a file of another kind under the manifest's name is not replaced") {
+    const Folder folder;
+    const fs::path output = folder / "c.jsonl";
+    const fs::path beside = folder / "c.jsonl.manifest.json";
+    for (const char* text : {"{\"mine\": \"1\"}", "[1, 2]", "notes"}) {
+      CAPTURE(text);
+      write_file(beside, text);
+      for (const Existing existing : {Existing::kResume, Existing::kOverwrite}) {
+        CHECK(refusal(output, Format::kJsonl, kManifest, existing)
+                  .ends_with("c.jsonl.manifest.json: is no manifest of an output, and one of this "
+                             "name is written beside c.jsonl; move it away, or give another -o"));
+      }
+      CHECK(read_file(beside) == text);
+      CHECK_FALSE(fs::exists(output));
+    }
+    // That of an output which was removed, and one that was never written, are.
+    for (const std::string& text : {to_json(kManifest), std::string()}) {
+      write_file(beside, text);
+      CHECK(refusal(output, Format::kJsonl, kManifest) == "");
+      fs::remove(output);
+    }
   }
 
   TEST_CASE("a link to the output stays a link") {

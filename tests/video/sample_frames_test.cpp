@@ -117,6 +117,11 @@ TEST_SUITE("video/sample_frames") {
     CHECK(parse_sampling("linspace", 8).strategy == SamplingStrategy::kLinspace);
     CHECK(parse_sampling("fps=2.5", 8).fps == 2.5);
     CHECK(parse_sampling("fps=2.5", 17).num_frames == 17);
+    for (const char* text : {"arange", "linspace", "internvl", "qwen3-vl", "fps=2.5", "fps=2"}) {
+      CHECK(sampling_text(parse_sampling(text, 8)) == text);
+    }
+    CHECK(sampling_text(parse_sampling("fps=2.0", 8)) == "fps=2");
+    CHECK(sampling_text(parse_sampling("fps=0.25e1", 8)) == "fps=2.5");
     CHECK(sampling_forms() ==
           std::vector<std::string>{"arange", "linspace", "internvl", "qwen3-vl", "fps=F"});
     for (const char* text : {"", "uniform", "fps", "fps=", "fps=0", "fps=-1", "fps=nan", "fps=inf",

@@ -40,11 +40,16 @@ std::string key_of_records(const Manifest& there, const Manifest& now);
 // captions that a run with `manifest` cannot continue: starting anew would lose them.
 void refuse_to_lose_captions(const std::filesystem::path& beside, const Manifest& manifest);
 
+bool is_empty_or_missing(const std::filesystem::path& path);
+
 // Throws Error(kUsage) for a folder, FIFO or device; a path that does not exist passes.
 void refuse_special_file(const std::filesystem::path& path);
 
 // Throws Error(kOutputConflict) for a file for which is_output() is false.
 void refuse_foreign_file(const std::filesystem::path& path);
+// Of an output without a byte: throws Error(kOutputConflict) if a file of its manifest's name is
+// there, holds something, and is no manifest of an output like this one.
+void refuse_foreign_manifest(const std::filesystem::path& output, const Manifest& manifest);
 
 // Whether a non-empty file is the output of an earlier run: it has a manifest, or begins with a
 // record or with the header of a csv. Throws as read_manifest() where a folder or the like has the
