@@ -227,8 +227,7 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
   packed.layout_ = first.is_4_bit() ? Layout::kPanels4 : Layout::kPanels8;
   packed.num_features_ = num_rows;
   packed.num_columns_ = first.num_columns;
-  packed.numbers_ = first.codebook;
-  std::transform(first.codebook.begin(), first.codebook.end(), packed.codebook_.begin(), to_bf16);
+  packed.set_codebook(first.codebook);
   packed.set_column_order(stream, first.column_order);
   const bool is_cut = first.group_columns > kMaxGroupColumns;
   CAPTION_CHECK(!is_cut || first.group_columns % kMaxGroupColumns == 0 || first.num_groups() == 1,

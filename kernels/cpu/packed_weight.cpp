@@ -1,6 +1,8 @@
 #include "kernels/cpu/packed_weight.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,6 +34,16 @@ const void* numbers_of(const Tensor& numbers, std::int64_t panel) {
   const auto size = static_cast<std::int64_t>(dtype_size_bytes(numbers.dtype()));
   return static_cast<const std::byte*>(numbers.view().raw()) +
          panel * numbers.view().row_stride() * size;
+}
+
+// QuantisedArgs::first_code of a codebook.
+std::optional<int> first_code_of(const std::array<float, 16>& codebook) {
+  const float first = codebook.front();
+  if (first != std::trunc(first) || first < -16 || first > 1) return std::nullopt;
+  for (std::size_t i = 0; i < codebook.size(); ++i) {
+    if (codebook[i] != first + static_cast<float>(i)) return std::nullopt;
+  }
+  return static_cast<int>(first);
 }
 
 }  // namespace
@@ -75,6 +87,12 @@ PackedWeight PackedWeight::pack_panels(Stream& stream, ConstView rows) {
   return packed;
 }
 
+void PackedWeight::set_codebook(const std::array<float, 16>& codebook) {
+  numbers_ = codebook;
+  std::transform(codebook.begin(), codebook.end(), codebook_.begin(), to_bf16);
+  first_code_ = first_code_of(codebook);
+}
+
 PanelGroups PackedWeight::groups_of_panel(std::int64_t panel, std::int64_t num_stored) {
   const std::int64_t num_units = scale_units_.empty() ? 0 : scale_units_.dim(1);
   return {.scales = PanelNumbers(scales_, panel, num_stored),
@@ -88,6 +106,7 @@ QuantisedArgs PackedWeight::panel_args(std::int64_t panel) const {
   return {.codes = static_cast<const std::uint8_t*>(panels_.view().raw()) +
                    panel * panels_.view().row_stride(),
           .codebook = reinterpret_cast<const std::uint16_t*>(codebook_.data()),
+          .first_code = first_code_.value_or(QuantisedArgs::kNoFirstCode),
           .scales = numbers_of(scales_, panel),
           .scale_element = element_of(scales_.dtype()),
           .scale_units = static_cast<const std::uint16_t*>(numbers_of(scale_units_, panel)),

@@ -31,6 +31,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -128,6 +129,7 @@ class PackedWeight final : public WeightForm {
   void allocate_numbers(Stream& stream, const QuantisedMatrix& like, std::int64_t num_panels);
   // Returns where those of a panel go whose matrix has `num_stored` groups.
   PanelGroups groups_of_panel(std::int64_t panel, std::int64_t num_stored);
+  void set_codebook(const std::array<float, 16>& codebook);
   void set_column_order(Stream& stream, const ColumnOrder& order);
   // Packs the part of a matrix from panel `panel` on. Returns whether its scales are finite.
   bool pack_part(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel);
@@ -149,6 +151,7 @@ class PackedWeight final : public WeightForm {
   ColumnOrder shared_order_;         // is_like() compares it: weights may share one order
   std::array<float, 16> numbers_{};  // the codebook before it is rounded
   std::array<BF16, 16> codebook_{};
+  std::optional<int> first_code_;  // QuantisedArgs::first_code
   std::int64_t group_columns_ = 0;
   std::int64_t num_features_ = 0;
   std::int64_t num_columns_ = 0;

@@ -62,14 +62,17 @@ struct PanelArgs {
 // kI8 then; these products are exact.
 inline constexpr std::int64_t kUnitPairs = 128;
 struct QuantisedArgs {
+  static constexpr int kNoFirstCode = 99;
   const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16 in the tier's order, zeros from K on
   std::int64_t a_stride = 0;
   const float* a_sums = nullptr;  // [m, groups], needed with offsets
   std::int64_t a_sums_stride = 0;
   const std::uint8_t* codes = nullptr;      // [num_pairs, 64 or 32]
   const std::uint16_t* codebook = nullptr;  // 16 bf16, for 4-bit codes
-  const void* scales = nullptr;             // [groups, kPanelColumns]
-  Element scale_element = Element::kF32;    // or kBF16, kF16, kI8
+  // Where the codebook counts up from an integer of [-16, 1], that integer; else kNoFirstCode.
+  int first_code = kNoFirstCode;
+  const void* scales = nullptr;           // [groups, kPanelColumns]
+  Element scale_element = Element::kF32;  // or kBF16, kF16, kI8
   // [units, kPanelColumns] F16: with scales of kI8
   const std::uint16_t* scale_units = nullptr;
   const void* offsets = nullptr;                // [groups, kPanelColumns] or null

@@ -110,6 +110,36 @@ TEST_CASE("a row alone has the bits it has in any batch, with any number of thre
   }
 }
 
+TEST_CASE("codes of any codebook agree with a double-precision loop, alone as in a batch") {
+  constexpr std::int64_t kRows = 5;
+  constexpr std::int64_t kColumns = 205;
+  const Tensor x = random_f32({kRows, kColumns}, 5);
+  for (const float first : {-8.0F, 0.0F, -7.0F, 1.0F, 0.5F}) {
+    QuantisedMatrix matrix = random_matrix(Kind::k4, 77, kColumns, 32);
+    for (std::size_t i = 0; i < 16; ++i) matrix.codebook[i] = first + static_cast<float>(i);
+    if (first == 1) matrix.codebook[9] = -3;
+    const Weight packed = pack(Kind::k4, matrix);
+    const ExactProducts want =
+        exact_products(Kind::k4, matrix, x, random_of(DType::kBF16, {77}, 3));
+    std::vector<double> tolerance;
+    for (const double magnitude : want.magnitudes) {
+      tolerance.push_back((static_cast<double>(kColumns) + 8) * kUnit * magnitude);
+    }
+    for_each_stream([&](Stream& stream) {
+      CAPTURE(first);
+      Tensor whole(DType::kF32, {kRows, 77});
+      linear(stream, x.view(), packed, random_of(DType::kBF16, {77}, 3).view(), whole.view());
+      check_close(whole.as<float>(), want.sums, tolerance);
+      Tensor alone(DType::kF32, {kRows, 77});
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        linear(stream, x.view().rows(row, 1), packed, random_of(DType::kBF16, {77}, 3).view(),
+               alone.view().rows(row, 1));
+      }
+      CHECK(same_bits(whole, alone));
+    });
+  }
+}
+
 TEST_CASE("a row of packed codes reads as the values they stand for") {
   for (const Kind kind : kKinds) {
     CAPTURE(static_cast<int>(kind));

@@ -131,6 +131,58 @@ struct Avx2 {
     __m256i lower, upper;
   };
 
+  // Codes of 4 bits that stand for integers from -8 (kIsSigned) or 0 on. A word of 32 bits holds
+  // the codes of two features and of the features 16 after them, of both columns of a pair
+  // (panel4_position). Codes are converted where they stand in the word, or at its top, as powers
+  // of 2 times their integers, so the registers of a column hold even and odd features apart: 0 the
+  // features 0, 2, ..., 14, 1 those from 16 on, 2 and 3 the odd ones.
+  template <bool kIsSigned>
+  struct WordCodes {
+    // sums += x[c] * codes of column c, for both columns of a pair.
+    static void add_pair(const std::uint8_t* codes, const float* x, Register (&sums)[4]) {
+      __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
+      // code - 8 in two's complement.
+      if (kIsSigned) words = _mm256_xor_si256(words, _mm256_set1_epi8(static_cast<char>(0x88)));
+#pragma GCC unroll 2
+      for (int c = 0; c < 2; ++c) {
+        const Register activation = _mm256_broadcast_ss(x + c);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+          sums[j] = _mm256_fmadd_ps(activation, convert(words, 8 * c, kPlaces[j]), sums[j]);
+        }
+      }
+    }
+    // Removes the powers of 2, and orders sums by features.
+    static void settle(Register (&sums)[4]) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const float power = 1.0F / static_cast<float>(1 << (kIsSigned ? 28 : kPlaces[j]));
+        sums[j] = _mm256_mul_ps(sums[j], _mm256_set1_ps(power));
+      }
+      const Register even[2] = {sums[0], sums[1]};
+      const Register odd[2] = {sums[2], sums[3]};
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        const Register low = _mm256_unpacklo_ps(even[j], odd[j]);
+        const Register high = _mm256_unpackhi_ps(even[j], odd[j]);
+        sums[2 * j] = _mm256_permute2f128_ps(low, high, 0x20);
+        sums[2 * j + 1] = _mm256_permute2f128_ps(low, high, 0x31);
+      }
+    }
+
+   private:
+    static constexpr int kPlaces[4] = {0, 4, 16, 20};  // first bits of column 0
+    static Register convert(__m256i words, int column_bits, int place) {
+      if (kIsSigned) {
+        const __m256i at_top = _mm256_slli_epi32(words, 28 - column_bits - place);
+        return _mm256_cvtepi32_ps(
+            _mm256_and_si256(at_top, _mm256_set1_epi32(static_cast<int>(0xF0000000u))));
+      }
+      return _mm256_cvtepi32_ps(
+          _mm256_and_si256(_mm256_srli_epi32(words, column_bits), _mm256_set1_epi32(15 << place)));
+    }
+  };
+
   // Returns x[i] - offset as floats.
   static Register load_integers(const std::int32_t* x, std::int32_t offset) {
     const __m256i some = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));

@@ -14,6 +14,9 @@ inline constexpr std::int64_t kPairCodes = 2 * kPanelColumns;
 template <class Simd>
 inline constexpr int kPanelRegisters = static_cast<int>(kPanelColumns) / Simd::kWidth;
 
+template <class Simd>
+using PanelSums = typename Simd::Register[kPanelRegisters<Simd>];
+
 // The weights of a pair of columns before scaling.
 template <class Simd>
 struct PanelPair {
@@ -45,6 +48,54 @@ struct PanelCodes4 {
   }
   const std::uint8_t* codes;
   typename Simd::Codebook codebook;
+};
+
+// Adds the products of both columns of a pair with a row's activations.
+template <class Simd, class Codes>
+void add_pair(const Codes& codes, std::int64_t pair, const float* x, PanelSums<Simd>& sums) {
+  PanelPair<Simd> weights;
+  codes.load(pair, weights);
+#pragma GCC unroll 2
+  for (int c = 0; c < 2; ++c) {
+    const auto activation = Simd::broadcast(x[c]);
+#pragma GCC unroll 4
+    for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
+      sums[j] = Simd::multiply_add(activation, weights.columns[c][j], sums[j]);
+    }
+  }
+}
+
+template <class Simd>
+struct PanelRow8 : PanelCodes8<Simd> {
+  using PanelCodes8<Simd>::PanelCodes8;
+  void add(std::int64_t pair, const float* x, PanelSums<Simd>& sums) const {
+    add_pair<Simd>(*this, pair, x, sums);
+  }
+  static void settle(PanelSums<Simd>&) {}
+};
+
+template <class Simd>
+struct PanelRow4 : PanelCodes4<Simd> {
+  using PanelCodes4<Simd>::PanelCodes4;
+  void add(std::int64_t pair, const float* x, PanelSums<Simd>& sums) const {
+    add_pair<Simd>(*this, pair, x, sums);
+  }
+  static void settle(PanelSums<Simd>&) {}
+};
+
+// Integer codes of 4 bits on tiers that have Simd::WordCodes. Products and sums have the bits of
+// PanelRow4 times a power of 2, as long as activations are below 2^95.
+template <class Simd, bool kIsSigned>
+struct PanelRowOfIntegers4 {
+  using Numbers = typename Simd::template WordCodes<kIsSigned>;
+  explicit PanelRowOfIntegers4(const QuantisedArgs& args) : codes(args.codes) {}
+  void add(std::int64_t pair, const float* x, PanelSums<Simd>& sums) const {
+    const std::uint8_t* const from = codes + pair * kPanelColumns;
+    fetch_ahead(from);
+    Numbers::add_pair(from, x, sums);
+  }
+  static void settle(PanelSums<Simd>& sums) { Numbers::settle(sums); }
+  const std::uint8_t* codes;
 };
 
 // Writes the weights of the pairs [first, end) as f32, column after column, 32 numbers each.

@@ -21,9 +21,6 @@ struct PanelGroup {
   std::int64_t index, first_pair, end_pair;
 };
 
-template <class Simd>
-using PanelSums = typename Simd::Register[kPanelRegisters<Simd>];
-
 // c (+)= scales * sums (+ offsets * sum of the row's activations). `numbers` are in f32.
 template <class Simd>
 void add_row(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m,
@@ -51,18 +48,9 @@ void group_row(const QuantisedArgs& args, const PanelGroup& group,
 #pragma GCC unroll 4
   for (int j = 0; j < kPanelRegisters<Simd>; ++j) sums[j] = Simd::zero();
   for (std::int64_t pair = group.first_pair; pair < group.end_pair; ++pair) {
-    const float* const two = a[0] + 2 * (pair - group.first_pair);
-    PanelPair<Simd> weights;
-    codes.load(pair, weights);
-#pragma GCC unroll 2
-    for (int c = 0; c < 2; ++c) {
-      const auto x = Simd::broadcast(two[c]);
-#pragma GCC unroll 4
-      for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
-        sums[j] = Simd::multiply_add(x, weights.columns[c][j], sums[j]);
-      }
-    }
+    codes.add(pair, a[0] + 2 * (pair - group.first_pair), sums);
   }
+  Codes::settle(sums);
   add_row<Simd>(args, group, 0, sums, numbers);
 }
 
@@ -119,42 +107,67 @@ void widen_activations(const QuantisedArgs& args, const PanelGroup& group, std::
   }
 }
 
-template <class Simd, Element kScales, class Codes>
-void quantised_panel(const QuantisedArgs& args) {
-  const Codes codes(args);
-  alignas(64) float expanded[kMaxGroupPairs * kPairCodes];
+// Calls work(group, its scales and offsets in f32) for the groups of columns in their order.
+template <class Simd, Element kScales, class Work>
+void for_each_group(const QuantisedArgs& args, const Work& work) {
   alignas(64) float scales[kPanelColumns];
   alignas(64) float offsets[kPanelColumns];
   PanelGroup group{};
   for (; group.first_pair < args.num_pairs; group.first_pair += args.group_pairs, ++group.index) {
     const std::int64_t end = group.first_pair + args.group_pairs;
     group.end_pair = end < args.num_pairs ? end : args.num_pairs;
-    if (args.m > 1) expand<Simd>(codes, group.first_pair, group.end_pair, expanded);
-    const GroupNumbers numbers{widened_scales_of<Simd, kScales>(args, group.index, scales),
-                               offsets_of<Simd, kScales>(args, group.index, offsets)};
+    work(group, GroupNumbers{widened_scales_of<Simd, kScales>(args, group.index, scales),
+                             offsets_of<Simd, kScales>(args, group.index, offsets)});
+  }
+}
+
+template <class Simd, Element kScales, class Codes>
+void quantised_row(const QuantisedArgs& args) {
+  const Codes codes(args);
+  for_each_group<Simd, kScales>(args, [&](const PanelGroup& group, GroupNumbers numbers) {
+    alignas(64) float a[1][2 * kMaxGroupPairs];
+    widen_activations<Simd, 1>(args, group, 0, a);
+    group_row<Simd>(args, group, a, codes, numbers);
+  });
+}
+
+template <class Simd, Element kScales, class Codes>
+void quantised_rows(const QuantisedArgs& args) {
+  const Codes codes(args);
+  alignas(64) float expanded[kMaxGroupPairs * kPairCodes];
+  for_each_group<Simd, kScales>(args, [&](const PanelGroup& group, GroupNumbers numbers) {
+    expand<Simd>(codes, group.first_pair, group.end_pair, expanded);
     for_row_tiles<Simd, Simd::kPanelRows>(args.m, [&](std::int64_t m, auto rows) {
       alignas(64) float a[rows()][2 * kMaxGroupPairs];
       widen_activations<Simd, rows()>(args, group, m, a);
-      if (args.m > 1) {
-        group_tile<Simd, rows()>(args, group, m, a, {expanded, numbers});
-      } else {
-        group_row<Simd>(args, group, a, codes, numbers);
-      }
+      group_tile<Simd, rows()>(args, group, m, a, {expanded, numbers});
     });
-  }
+  });
 }
 
 template <class Simd>
 void panel8(const QuantisedArgs& args) {
   call_with_scales<Simd>(args, [&](auto scales) {
-    quantised_panel<Simd, decltype(scales)::kValue, PanelCodes8<Simd>>(args);
+    constexpr Element kScales = decltype(scales)::kValue;
+    if (args.m > 1) return quantised_rows<Simd, kScales, PanelCodes8<Simd>>(args);
+    quantised_row<Simd, kScales, PanelRow8<Simd>>(args);
   });
 }
 
 template <class Simd>
 void panel4(const QuantisedArgs& args) {
   call_with_scales<Simd>(args, [&](auto scales) {
-    quantised_panel<Simd, decltype(scales)::kValue, PanelCodes4<Simd>>(args);
+    constexpr Element kScales = decltype(scales)::kValue;
+    if (args.m > 1) return quantised_rows<Simd, kScales, PanelCodes4<Simd>>(args);
+    if constexpr (requires { typename Simd::template WordCodes<true>; }) {
+      if (args.first_code == -8) {
+        return quantised_row<Simd, kScales, PanelRowOfIntegers4<Simd, true>>(args);
+      }
+      if (args.first_code == 0) {
+        return quantised_row<Simd, kScales, PanelRowOfIntegers4<Simd, false>>(args);
+      }
+    }
+    quantised_row<Simd, kScales, PanelRow4<Simd>>(args);
   });
 }
 
