@@ -96,21 +96,38 @@ class QuantizeProgressLine {
       log_info("quantize", text);
     }
   }
+  static constexpr std::int64_t kFirstEstimateUs = 2'000'000;
+  static std::string left_text(double left_us) {
+    return ", about " + pipeline::duration_text(left_us) + " left";
+  }
+  // The work that is left, at the rate of the work that is done, and for layers to come what layers
+  // up to this one took besides.
+  static std::string describe_layers(const quantise::QuantiseProgress& progress) {
+    const std::int64_t layer = progress.layers_done + 1;
+    const std::int64_t total = progress.layers_total;
+    const std::string text = "layer " + std::to_string(layer) + "/" + std::to_string(total) + ", " +
+                             std::to_string(static_cast<int>(100 * progress.layer_part)) +
+                             " % of it";
+    if (progress.work_us < kFirstEstimateUs) return text;
+    const auto done = static_cast<double>(progress.work_done);
+    const auto left = static_cast<double>(progress.work_total - progress.work_done);
+    const auto other_us = static_cast<double>(progress.elapsed_us - progress.work_us);
+    return text +
+           left_text(static_cast<double>(progress.work_us) * left / done +
+                     other_us * static_cast<double>(total - layer) / static_cast<double>(layer));
+  }
   static std::string describe(const quantise::QuantiseProgress& progress) {
-    constexpr double kFirstEstimateUs = 2e6;
-    const auto elapsed_us =
-        static_cast<double>(std::max<std::int64_t>(1, progress.elapsed_us - progress.passed_us));
-    const auto done = static_cast<double>(progress.bytes_done);
-    const bool is_in_layers = progress.layers_done < progress.layers_total;
-    std::string text = is_in_layers ? std::to_string(progress.layers_done) + "/" +
-                                          counted(progress.layers_total, "layer")
-                                    : std::to_string(progress.tensors_done) + "/" +
-                                          counted(progress.tensors_total, "tensor");
-    text += ", " + format_bytes(progress.bytes_done) + " of " + format_bytes(progress.bytes_total);
-    if (done > 0 && elapsed_us >= kFirstEstimateUs) {
+    if (progress.layers_done < progress.layers_total) return describe_layers(progress);
+    const std::int64_t elapsed_us = progress.elapsed_us - progress.layers_us;
+    std::string text =
+        std::to_string(progress.tensors_done) + "/" + counted(progress.tensors_total, "tensor") +
+        ", " + format_bytes(progress.bytes_done) + " of " + format_bytes(progress.bytes_total);
+    if (progress.bytes_done > 0 && elapsed_us >= kFirstEstimateUs) {
+      const auto done = static_cast<double>(progress.bytes_done);
       const auto left = static_cast<double>(progress.bytes_total - progress.bytes_done);
-      text += ", about " + pipeline::duration_text(elapsed_us * left / done) + " left, " +
-              format_bytes(static_cast<std::int64_t>(done * 1e6 / elapsed_us)) + "/s";
+      const auto spent_us = static_cast<double>(elapsed_us);
+      text += left_text(spent_us * left / done) + ", " +
+              format_bytes(static_cast<std::int64_t>(done * 1e6 / spent_us)) + "/s";
     }
     return text;
   }

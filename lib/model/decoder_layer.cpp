@@ -1,5 +1,6 @@
 #include "model/decoder_layer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -12,12 +13,32 @@
 
 namespace caption::model {
 
-void apply_dense(Stream& stream, const DenseView& layer, ConstView x, View y) {
-  kernels::linear(stream, x, layer.weight, layer.bias, y);
+namespace {
+
+template <class Product>
+void multiply_parts(const DenseView& layer, ConstView x, View y, const OnWork& on_work,
+                    const Product& product) {
+  const std::int64_t rows = x.dim(0);
+  for (std::int64_t first = 0; first < rows; first += kRowsOfPart) {
+    const std::int64_t count = std::min(kRowsOfPart, rows - first);
+    product(x.rows(first, count), y.rows(first, count));
+    report_work(on_work, count * layer.weight.num_elements());
+  }
 }
 
-void add_dense(Stream& stream, const DenseView& layer, ConstView x, View y) {
-  kernels::linear_add(stream, x, layer.weight, layer.bias, y);
+}  // namespace
+
+void apply_dense(Stream& stream, const DenseView& layer, ConstView x, View y,
+                 const OnWork& on_work) {
+  multiply_parts(layer, x, y, on_work, [&](ConstView rows, View out) {
+    kernels::linear(stream, rows, layer.weight, layer.bias, out);
+  });
+}
+
+void add_dense(Stream& stream, const DenseView& layer, ConstView x, View y, const OnWork& on_work) {
+  multiply_parts(layer, x, y, on_work, [&](ConstView rows, View out) {
+    kernels::linear_add(stream, rows, layer.weight, layer.bias, out);
+  });
 }
 
 PromptPositions::PromptPositions(Stream& stream, const DecoderSpec& spec,
@@ -53,9 +74,9 @@ void DecoderLayer::attend(const DecoderLayerViews& layer, const PromptPositions&
   Tensor v_page(DType::kF32, page);
   const View q = q_rows.view();
   const View k = k_rows.view();
-  apply_dense(stream_, layer.q, normed, q.reshape({tokens, spec_.q_dim()}));
-  apply_dense(stream_, layer.k, normed, k.reshape({tokens, spec_.kv_dim()}));
-  apply_dense(stream_, layer.v, normed, v_rows.view().reshape({tokens, spec_.kv_dim()}));
+  apply_dense(stream_, layer.q, normed, q.reshape({tokens, spec_.q_dim()}), on_work_);
+  apply_dense(stream_, layer.k, normed, k.reshape({tokens, spec_.kv_dim()}), on_work_);
+  apply_dense(stream_, layer.v, normed, v_rows.view().reshape({tokens, spec_.kv_dim()}), on_work_);
   std::vector<std::int32_t> slots(static_cast<std::size_t>(tokens));
   std::iota(slots.begin(), slots.end(), 0);
   const kernels::KvLayer pages{.k = k_page.view(), .v = v_page.view()};
@@ -67,18 +88,31 @@ void DecoderLayer::attend(const DecoderLayerViews& layer, const PromptPositions&
                           .k_norm = layer.k_norm,
                           .eps = spec_.rms_norm_eps},
                          positions.table(), view_of(std::span<const std::int32_t>(slots)), pages);
-  const std::int32_t cu_seqlens[] = {0, static_cast<std::int32_t>(tokens)};
-  const std::int32_t context_len = static_cast<std::int32_t>(tokens);
+  const View out = y.reshape(q.shape());
+  const Prompt prompt{.q = q, .k_pages = pages.k, .v_pages = pages.v};
+  for (std::int64_t first = 0; first < tokens; first += kRowsOfPart) {
+    const std::int64_t count = std::min(kRowsOfPart, tokens - first);
+    attend_rows(prompt, first, count, out.rows(first, count));
+    // first + count / 2 keys for each query on average, and as many values.
+    report_work(on_work_, (2 * first + count) * count * spec_.q_dim());
+  }
+}
+
+// The rows [first, first + count) of the prompt are the last ones of a context that ends with them.
+void DecoderLayer::attend_rows(const Prompt& prompt, std::int64_t first, std::int64_t count,
+                               View y) const {
+  const std::int32_t cu_seqlens[] = {0, static_cast<std::int32_t>(count)};
+  const auto context_len = static_cast<std::int32_t>(first + count);
   const std::int32_t first_page = 0;
   const kernels::PagedContext context{
-      .k_pages = pages.k,
-      .v_pages = pages.v,
+      .k_pages = prompt.k_pages,
+      .v_pages = prompt.v_pages,
       .cu_seqlens = view_of(std::span<const std::int32_t>(cu_seqlens)),
       .context_lens = view_of(std::span(&context_len, 1)),
       .block_tables = view_of(std::span(&first_page, 1)).reshape({1, 1}),
       .window = spec_.window_of(index_)};
-  const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  kernels::paged_attention(stream_, q, context, scale, y.reshape(q.shape()));
+  const float scale = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim));
+  kernels::paged_attention(stream_, prompt.q.rows(first, count), context, scale, y);
 }
 
 void DecoderLayer::mlp_input(const DecoderLayerViews& layer, ConstView x, View y) const {
@@ -87,8 +121,8 @@ void DecoderLayer::mlp_input(const DecoderLayerViews& layer, ConstView x, View y
 
 void DecoderLayer::gate_and_up(const DecoderLayerViews& layer, ConstView normed, View y) const {
   Tensor up(DType::kF32, y.shape());
-  apply_dense(stream_, layer.gate, normed, y);
-  apply_dense(stream_, layer.up, normed, up.view());
+  apply_dense(stream_, layer.gate, normed, y, on_work_);
+  apply_dense(stream_, layer.up, normed, up.view(), on_work_);
   kernels::swiglu(stream_, y, up.view(), y);
 }
 

@@ -14,9 +14,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "backend/stream.h"
+#include "base/on_work.h"
 #include "kernels/linear.h"
 #include "model/decoder.h"
 #include "model/rope.h"
@@ -38,9 +40,14 @@ struct DecoderLayerViews {
   DenseView gate, up, down;
 };
 
+// Rows of a product or an attention between which the work is reported.
+inline constexpr std::int64_t kRowsOfPart = 256;
+
 // y = x weight^T + bias, and y += the same. x [T, in], y [T, out].
-void apply_dense(Stream& stream, const DenseView& layer, ConstView x, View y);
-void add_dense(Stream& stream, const DenseView& layer, ConstView x, View y);
+void apply_dense(Stream& stream, const DenseView& layer, ConstView x, View y,
+                 const OnWork& on_work = {});
+void add_dense(Stream& stream, const DenseView& layer, ConstView x, View y,
+               const OnWork& on_work = {});
 
 // The angles of a prompt's rotary embedding. Immutable.
 class PromptPositions {
@@ -58,8 +65,8 @@ class PromptPositions {
 // the stream's device is the host. All throw Error(kInternal) when shapes disagree.
 class DecoderLayer {
  public:
-  DecoderLayer(Stream& stream, const DecoderSpec& spec, std::size_t index)
-      : stream_(stream), spec_(spec), index_(index) {}
+  DecoderLayer(Stream& stream, const DecoderSpec& spec, std::size_t index, OnWork on_work = {})
+      : stream_(stream), spec_(spec), index_(index), on_work_(std::move(on_work)) {}
 
   // y = RMS_1(x), the input of q, k and v. x, y [T, hidden].
   void attention_input(const DecoderLayerViews& layer, ConstView x, View y) const;
@@ -67,15 +74,27 @@ class DecoderLayer {
   // normalised rows are `normed`.
   void attend(const DecoderLayerViews& layer, const PromptPositions& positions, ConstView normed,
               View y) const;
+  // The multiply-adds that attend() reports for a prompt; those beyond a window count, too.
+  static std::int64_t attend_work(const DecoderSpec& spec, std::int64_t tokens) {
+    return tokens * spec.hidden * (spec.q_dim() + 2 * spec.kv_dim()) +
+           tokens * tokens * spec.q_dim();
+  }
   // y = RMS_2(x), the input of gate and up.
   void mlp_input(const DecoderLayerViews& layer, ConstView x, View y) const;
   // y = silu(gate(normed)) * up(normed) [T, intermediate], the input of down.
   void gate_and_up(const DecoderLayerViews& layer, ConstView normed, View y) const;
 
  private:
+  struct Prompt {
+    ConstView q;  // [T, heads, head_dim]
+    ConstView k_pages, v_pages;
+  };
+  void attend_rows(const Prompt& prompt, std::int64_t first, std::int64_t count, View y) const;
+
   Stream& stream_;
   const DecoderSpec& spec_;
   std::size_t index_;
+  OnWork on_work_;
 };
 
 }  // namespace caption::model

@@ -17,6 +17,15 @@ constexpr std::int64_t kSampledRows = 512;
 constexpr int kGrid = 20;
 constexpr int kCandidates = 10;  // down to half the largest weight
 
+std::int64_t step_of(std::int64_t num_inputs) {
+  return std::max<std::int64_t>(1, num_inputs / kSampledRows);
+}
+
+// The multiply-adds of a group with the products of its inputs.
+std::int64_t group_work(std::int64_t rows, std::int64_t samples, std::int64_t group) {
+  return (samples + kCandidates * rows) * group * group;
+}
+
 // One call of search_clip().
 class ClipSearch {
  public:
@@ -25,13 +34,13 @@ class ClipSearch {
         matrix_(matrix),
         inputs_(inputs),
         group_(group),
-        step_(std::max<std::int64_t>(1, inputs.dim(0) / kSampledRows)),
+        step_(step_of(inputs.dim(0))),
         samples_(group, (inputs.dim(0) + step_ - 1) / step_),
         products_(group, group),
         differences_(matrix.dim(0), group),
         shares_(matrix.dim(0), group) {}
 
-  std::vector<float> run();
+  std::vector<float> run(const OnWork& on_work);
 
  private:
   void sum_products(std::int64_t group_index);
@@ -99,13 +108,14 @@ void ClipSearch::find_limits(std::int64_t group_index, std::vector<float>& limit
   }
 }
 
-std::vector<float> ClipSearch::run() {
+std::vector<float> ClipSearch::run(const OnWork& on_work) {
   const std::int64_t groups = matrix_.dim(1) / group_;
   std::vector<float> limits(static_cast<std::size_t>(matrix_.dim(0) * groups),
                             std::numeric_limits<float>::max());
   for (std::int64_t g = 0; g < groups; ++g) {
     sum_products(g);
     find_limits(g, limits);
+    report_work(on_work, group_work(matrix_.dim(0), samples_.view().dim(1), group_));
   }
   return limits;
 }
@@ -113,14 +123,20 @@ std::vector<float> ClipSearch::run() {
 }  // namespace
 
 std::vector<float> search_clip(Stream& stream, ConstView matrix, ConstView inputs,
-                               std::int64_t group_columns) {
+                               std::int64_t group_columns, const OnWork& on_work) {
   CAPTION_CHECK(matrix.dtype() == DType::kF32 && matrix.is_dense() &&
                     inputs.dtype() == DType::kF32 && inputs.dim(1) == matrix.dim(1) &&
                     inputs.dim(0) >= 1,
                 "quantise: a search for clipping without inputs of the matrix's columns");
   require_finite(stream.pool(), matrix, "a weight");
   require_finite(stream.pool(), inputs, "an input of the layer");
-  return ClipSearch(stream, matrix, inputs, awq_group(matrix.dim(1), group_columns)).run();
+  return ClipSearch(stream, matrix, inputs, awq_group(matrix.dim(1), group_columns)).run(on_work);
+}
+
+std::int64_t clip_work(const Shape& matrix, std::int64_t num_inputs, std::int64_t group_columns) {
+  const std::int64_t step = step_of(num_inputs);
+  const std::int64_t group = awq_group(matrix[1], group_columns);
+  return matrix[1] / group * group_work(matrix[0], (num_inputs + step - 1) / step, group);
 }
 
 void clip_groups(ThreadPool& pool, View matrix, std::span<const float> limits,

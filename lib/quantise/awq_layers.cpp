@@ -21,8 +21,11 @@ using Scales = std::vector<float>;
 class RowSample {
  public:
   RowSample(std::int64_t num_rows, std::int64_t columns)
-      : step_(std::max<std::int64_t>(1, num_rows / 512)),
-        rows_(DType::kF32, {(num_rows + step_ - 1) / step_, columns}) {}
+      : step_(step_of(num_rows)), rows_(DType::kF32, {count(num_rows), columns}) {}
+
+  static std::int64_t count(std::int64_t num_rows) {
+    return (num_rows + step_of(num_rows) - 1) / step_of(num_rows);
+  }
 
   void add(ConstView rows) {
     const std::int64_t columns = rows_.dim(1);
@@ -42,6 +45,10 @@ class RowSample {
   }
 
  private:
+  static std::int64_t step_of(std::int64_t num_rows) {
+    return std::max<std::int64_t>(1, num_rows / 512);
+  }
+
   std::int64_t step_;
   std::int64_t seen_ = 0;
   Tensor rows_;
@@ -113,6 +120,7 @@ class AwqLayer {
         sets_(scaled_sets(plan)),
         weights_(std::move(weights)),
         hidden_(hidden),
+        on_work_(hidden.on_work()),
         attention_sample_(hidden.num_tokens(), weights_.matrices[kQ].dim(1)),
         o_sample_(hidden.num_tokens(), weights_.matrices[kO].dim(1)),
         mlp_sample_(hidden.num_tokens(), weights_.matrices[kGate].dim(1)),
@@ -141,6 +149,7 @@ class AwqLayer {
   const ScaledSets sets_;
   LayerWeights weights_;
   HiddenStates& hidden_;
+  const OnWork& on_work_;
   RowSample attention_sample_, o_sample_, mlp_sample_, down_sample_;
   Scales qkv_, o_, gate_up_, down_;
   NewTensors made_;
@@ -157,7 +166,7 @@ Scales AwqLayer::search_qkv() {
   hidden_.attend(views);
   if (!sets_.qkv) return {};
   Tensor expected(DType::kF32, hidden_.rows().shape());
-  model::apply_dense(stream_, views.o, hidden_.attended(), expected.view());
+  model::apply_dense(stream_, views.o, hidden_.attended(), expected.view(), on_work_);
   const ModuleLoss loss = [&](std::span<const ConstView> candidates) {
     model::DecoderLayerViews changed = views;
     changed.q.weight = candidates[0];
@@ -167,7 +176,7 @@ Scales AwqLayer::search_qkv() {
     std::int64_t first = 0;
     hidden_.show_attended(changed, [&](ConstView attended) {
       Tensor output(DType::kF32, {attended.dim(0), expected.dim(1)});
-      model::apply_dense(stream_, views.o, attended, output.view());
+      model::apply_dense(stream_, views.o, attended, output.view(), on_work_);
       sum += squared_difference(output.view(), expected.view().rows(first, attended.dim(0)));
       first += attended.dim(0);
     });
@@ -185,10 +194,11 @@ Scales AwqLayer::search_o() {
   InputMagnitudes magnitudes(attended.dim(1));
   InputMoments moments(attended.dim(1));
   magnitudes.add(attended);
-  moments.add(stream_, attended);
+  moments.add(stream_, attended, on_work_);
   const ConstView matrix = std::as_const(weights_.matrices[kO]).view();
   const ModuleLoss loss = [&](std::span<const ConstView> candidates) {
-    return mean_squared_output(stream_, difference_of(candidates[0], matrix).view(), moments);
+    return mean_squared_output(stream_, difference_of(candidates[0], matrix).view(), moments,
+                               on_work_);
   };
   return search_scales(stream_.pool(), std::span(&matrix, 1), magnitudes.means(), loss, options_)
       .scales;
@@ -206,7 +216,8 @@ Scales AwqLayer::search_gate_up() {
   Tensor expected(DType::kF32, hidden_.rows().shape());
   std::int64_t first = 0;
   hidden_.show_down_inputs(views, [&](ConstView inner) {
-    model::apply_dense(stream_, views.down, inner, expected.view().rows(first, inner.dim(0)));
+    model::apply_dense(stream_, views.down, inner, expected.view().rows(first, inner.dim(0)),
+                       on_work_);
     first += inner.dim(0);
   });
   Tensor output(DType::kF32, {HiddenStates::kPieceRows, expected.dim(1)});
@@ -218,7 +229,7 @@ Scales AwqLayer::search_gate_up() {
     std::int64_t row = 0;
     hidden_.show_down_inputs(changed, [&](ConstView inner) {
       const View piece = output.view().rows(0, inner.dim(0));
-      model::apply_dense(stream_, views.down, inner, piece);
+      model::apply_dense(stream_, views.down, inner, piece, on_work_);
       sum += squared_difference(piece, expected.view().rows(row, inner.dim(0)));
       row += inner.dim(0);
     });
@@ -236,11 +247,12 @@ Scales AwqLayer::search_down() {
     down_sample_.add(inner);
     if (!sets_.down) return;
     magnitudes.add(inner);
-    moments.add(stream_, inner);
+    moments.add(stream_, inner, on_work_);
   });
   if (!sets_.down) return {};
   const ModuleLoss loss = [&](std::span<const ConstView> candidates) {
-    return mean_squared_output(stream_, difference_of(candidates[0], matrix).view(), moments);
+    return mean_squared_output(stream_, difference_of(candidates[0], matrix).view(), moments,
+                               on_work_);
   };
   return search_scales(stream_.pool(), std::span(&matrix, 1), magnitudes.means(), loss, options_)
       .scales;
@@ -286,7 +298,8 @@ void AwqLayer::fold_into_rows(MatrixIndex matrix, const Scales& scales) {
 void AwqLayer::clip(MatrixIndex matrix, ConstView inputs) {
   if (plan_.matrices[matrix] == nullptr) return;
   const View rows = weights_.matrices[matrix].view();
-  const std::vector<float> limits = search_clip(stream_, rows, inputs, options_.group_columns);
+  const std::vector<float> limits =
+      search_clip(stream_, rows, inputs, options_.group_columns, on_work_);
   clip_groups(stream_.pool(), rows, limits, options_.group_columns);
 }
 
@@ -318,6 +331,7 @@ NewTensors AwqLayer::round() {
     if (plan == nullptr) continue;
     std::vector<Bytes> parts =
         format_.encode(stream_.pool(), std::as_const(weights_.matrices[i]).view());
+    report_work(on_work_, 0);
     for (std::size_t p = 0; p < parts.size(); ++p) made_[plan->parts[p].name] = std::move(parts[p]);
   }
   return std::move(made_);
@@ -343,6 +357,7 @@ class AwqLayers final : public LayerSolver {
             HiddenStates& hidden) override {
     run_layer(weights, hidden);
   }
+  std::int64_t work(const LayerPlan& layer, const HiddenStates& hidden) const override;
 
  private:
   Stream& stream_;
@@ -364,6 +379,29 @@ std::vector<PlannedTensor> AwqLayers::parts(const LayerPlan& layer) const {
   if (sets.o) add(layer.biases[kV]);
   if (sets.down) add(layer.biases[kUp]);
   return all;
+}
+
+std::int64_t AwqLayers::work(const LayerPlan& layer, const HiddenStates& hidden) const {
+  const ScaledSets sets = scaled_sets(layer);
+  const std::int64_t tokens = hidden.num_tokens();
+  const std::int64_t attention = hidden.attend_work() + hidden.o_work();
+  const std::int64_t ratios = options_.num_ratios;
+  std::int64_t sum = run_work(hidden) + hidden.gate_up_work();
+  if (sets.qkv) sum += hidden.o_work() + ratios * attention;
+  if (sets.gate_up) sum += (1 + ratios) * hidden.mlp_work();
+  // The moments of the inputs, and a loss of each ratio.
+  const auto add_linear = [&](MatrixIndex i) {
+    const Shape& shape = layer.matrices[i]->matrix->shape;
+    sum += (tokens + ratios * shape[0]) * moments_work(shape[1]);
+  };
+  if (sets.o) add_linear(kO);
+  if (sets.down) add_linear(kDown);
+  for (const MatrixIndex i : {kV, kO, kGate, kUp, kDown}) {
+    if (layer.matrices[i] == nullptr) continue;
+    sum += clip_work(layer.matrices[i]->matrix->shape, RowSample::count(tokens),
+                     options_.group_columns);
+  }
+  return sum;
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "base/on_work.h"
 #include "quantise/input_moments.h"
 #include "tensor/tensor.h"
 
@@ -71,7 +72,9 @@ ModuleLoss linear_loss(Stream& stream, ConstView matrix, const InputMoments& mom
 // group's share of the output, sum over its columns of x * (rounded - w), on every s-th row of
 // inputs [T, K] f32 (rows may be strided), s = max(1, T / 512). Throws as search_scales().
 std::vector<float> search_clip(Stream& stream, ConstView matrix, ConstView inputs,
-                               std::int64_t group_columns);
+                               std::int64_t group_columns, const OnWork& on_work = {});
+// The multiply-adds that search_clip() reports for a matrix [N, K] and T inputs.
+std::int64_t clip_work(const Shape& matrix, std::int64_t num_inputs, std::int64_t group_columns);
 // limits [N, groups] as search_clip() returns them.
 void clip_groups(ThreadPool& pool, View matrix, std::span<const float> limits,
                  std::int64_t group_columns);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "model/stored_names.h"
 
@@ -69,22 +70,6 @@ std::vector<std::string> CalibratedLayers::files() const {
   return names;
 }
 
-std::int64_t CalibratedLayers::source_bytes(std::size_t layer) const {
-  std::int64_t sum = 0;
-  for (const TensorPlan* const matrix : layers_[layer].matrices) {
-    if (matrix != nullptr) sum += matrix->source_bytes;
-  }
-  return sum;
-}
-
-std::int64_t CalibratedLayers::missing_bytes(const OutputFolder& folder) const {
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    if (!folder.names_shard(file_of(i))) sum += source_bytes(i);
-  }
-  return sum;
-}
-
 std::int64_t CalibratedLayers::missing_file_bytes(const OutputFolder& folder) const {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -94,15 +79,37 @@ std::int64_t CalibratedLayers::missing_file_bytes(const OutputFolder& folder) co
   return sum;
 }
 
-bool CalibratedLayers::make(
-    OutputFolder& folder,
-    const std::function<void(std::optional<std::int64_t> source_bytes)>& on_layer) {
-  HiddenStates hidden(stream_, *source_.blueprint.text, *source_.options.calibration,
-                      embedding_of(source_), source_.options.stop);
+std::int64_t CalibratedLayers::work(std::size_t layer, bool is_found,
+                                    const HiddenStates& hidden) const {
+  return is_found ? run_work(hidden) : solver_->work(layers_[layer], hidden);
+}
+
+bool CalibratedLayers::make(OutputFolder& folder,
+                            const std::function<void(const LayersProgress&)>& on_progress) {
+  progress_ = {};
+  const Stopwatch watch;
+  std::int64_t last_us = 0;  // of the last report
+  const OnWork on_work = [&](std::int64_t multiply_adds) {
+    if (is_stopped()) throw Error(ErrorCode::kCancelled, "stopped");
+    const std::int64_t before_us = std::exchange(last_us, watch.elapsed_us());
+    if (multiply_adds == 0) return;
+    progress_.work_us += last_us - before_us;
+    progress_.work_done += multiply_adds;
+    progress_.layer_part =
+        static_cast<double>(progress_.work_done - layer_begin_) / static_cast<double>(layer_work_);
+    on_progress(progress_);
+  };
   try {
+    HiddenStates hidden(stream_, *source_.blueprint.text, *source_.options.calibration,
+                        embedding_of(source_), on_work);
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const bool is_made = make_layer(i, hidden, folder);
-      on_layer(is_made ? std::optional(source_bytes(i)) : std::nullopt);
+      progress_.work_total += work(i, folder.names_shard(file_of(i)), hidden);
+    }
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      make_layer(i, hidden, folder);
+      progress_.layers_done += 1;
+      progress_.layer_part = 0;
+      on_progress(progress_);
     }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCancelled) throw;
@@ -111,16 +118,21 @@ bool CalibratedLayers::make(
   return true;
 }
 
-bool CalibratedLayers::make_layer(std::size_t index, HiddenStates& hidden, OutputFolder& folder) {
+void CalibratedLayers::make_layer(std::size_t index, HiddenStates& hidden, OutputFolder& folder) {
   const LayerPlan& layer = layers_[index];
+  const bool is_found = folder.has_shard(file_of(index), source_.options.stop);
+  layer_begin_ = progress_.work_done;
+  layer_work_ = work(index, is_found, hidden);
+  // A file that is not what the manifest says was not expected to be made.
+  progress_.work_total += layer_work_ - work(index, folder.names_shard(file_of(index)), hidden);
   hidden.begin_layer(index);
-  LayerWeights weights = read_layer(source_.checkpoint, layer.names);
+  LayerWeights weights = read_layer(source_.checkpoint, layer.names, hidden.on_work());
   for (const std::string& name : layer.names.all()) source_.checkpoint.release(name);
   const std::filesystem::path path = folder.path() / file_of(index);
-  if (folder.has_shard(file_of(index), source_.options.stop)) {
+  if (is_found) {
     const weights::Checkpoint made = weights::Checkpoint::open(path);
     solver_->pass(layer, std::move(weights), made, hidden);
-    return false;
+    return;
   }
   const NewTensors tensors = solver_->make(layer, std::move(weights), hidden);
   if (const auto changed = source_.checkpoint.find_changed_file()) {
@@ -130,7 +142,6 @@ bool CalibratedLayers::make_layer(std::size_t index, HiddenStates& hidden, Outpu
   for (const auto& [name, bytes] : tensors) writer.write(name, bytes);
   writer.finish();
   folder.add_shard(file_of(index));
-  return true;
 }
 
 void CalibratedLayers::copy(const OutputFolder& folder, const std::string& part,

@@ -109,7 +109,8 @@ model::DecoderLayerViews LayerWeights::views() const {
           .down = dense_of(*this, kDown)};
 }
 
-LayerWeights read_layer(const weights::Checkpoint& source, const LayerNames& names) {
+LayerWeights read_layer(const weights::Checkpoint& source, const LayerNames& names,
+                        const OnWork& on_work) {
   LayerWeights layer{.input_norm = read_tensor(source, names.input_norm),
                      .q_norm = read_tensor(source, names.q_norm),
                      .k_norm = read_tensor(source, names.k_norm),
@@ -119,6 +120,7 @@ LayerWeights read_layer(const weights::Checkpoint& source, const LayerNames& nam
   for (std::size_t i = 0; i < kNumMatrices; ++i) {
     layer.matrices[i] = read_tensor(source, names.matrices[i]);
     layer.biases[i] = read_tensor(source, names.biases[i]);
+    report_work(on_work, 0);
   }
   return layer;
 }

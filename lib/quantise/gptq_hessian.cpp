@@ -20,6 +20,7 @@ namespace caption::quantise {
 namespace {
 
 constexpr std::int64_t kBlock = 128;
+constexpr std::int64_t kRowsOfFill = 1024;  // rows of H that are read between two reports
 constexpr double kDampingStep = 0.01;
 
 void check_options(const GptqOptions& options) {
@@ -126,11 +127,28 @@ void invert_block(DiagonalBlock& block, View out) {
   }
 }
 
+// The multiply-adds of a block column of the factorisation.
+std::int64_t block_work(std::int64_t columns, std::int64_t first, std::int64_t count) {
+  const std::int64_t next = first + count;
+  return next * (columns - next) * count + first * count * count;
+}
+
+std::int64_t factor_work(std::int64_t columns) {
+  std::int64_t sum = 0;
+  for (std::int64_t first = 0; first < columns; first += kBlock) {
+    sum += block_work(columns, first, std::min(kBlock, columns - first));
+  }
+  return sum;
+}
+
 // Replaces H by U; see the head of this file.
 class Factorisation {
  public:
-  explicit Factorisation(View matrix)
+  // Reports its work if it is `counted`, and 0 for each part if not.
+  Factorisation(View matrix, const OnWork& on_work, bool counted)
       : matrix_(matrix),
+        on_work_(on_work),
+        counted_(counted),
         products_(matrix.dim(0), std::min(kBlock, matrix.dim(0))),
         inverse_(std::min(kBlock, matrix.dim(0)), std::min(kBlock, matrix.dim(0))) {}
 
@@ -138,7 +156,9 @@ class Factorisation {
   bool run(Stream& stream) {
     const std::int64_t columns = matrix_.dim(0);
     for (std::int64_t first = (columns - 1) / kBlock * kBlock; first >= 0; first -= kBlock) {
-      if (!factor_columns(stream, first, std::min(kBlock, columns - first))) return false;
+      const std::int64_t count = std::min(kBlock, columns - first);
+      if (!factor_columns(stream, first, count)) return false;
+      report_work(on_work_, counted_ ? block_work(columns, first, count) : 0);
     }
     return true;
   }
@@ -147,6 +167,8 @@ class Factorisation {
   bool factor_columns(Stream& stream, std::int64_t first, std::int64_t count);
 
   View matrix_;
+  const OnWork& on_work_;
+  bool counted_;
   PaddedMatrix products_;  // [K, 128]
   PaddedMatrix inverse_;   // [128, 128]
 };
@@ -191,7 +213,10 @@ bool Factorisation::factor_columns(Stream& stream, std::int64_t first, std::int6
 
 }  // namespace
 
-GptqHessian::GptqHessian(Stream& stream, const InputMoments& moments, const GptqOptions& options)
+std::int64_t GptqHessian::work(std::int64_t columns) { return factor_work(columns); }
+
+GptqHessian::GptqHessian(Stream& stream, const InputMoments& moments, const GptqOptions& options,
+                         const OnWork& on_work)
     : options_(options), damping_(options.damping) {
   check_options(options);
   const std::int64_t columns = moments.columns();
@@ -215,8 +240,9 @@ GptqHessian::GptqHessian(Stream& stream, const InputMoments& moments, const Gptq
   factor_ = PaddedMatrix(columns, columns);
   for (; damping_ < 1; damping_ += kDampingStep) {
     added_ = is_zero_ ? 0 : damping_ * mean;
-    fill(stream.pool(), moments, diagonal);
-    if (Factorisation(factor_.view()).run(stream)) return;
+    fill(stream.pool(), moments, diagonal, on_work);
+    const bool is_first = damping_ == options.damping;
+    if (Factorisation(factor_.view(), on_work, is_first).run(stream)) return;
   }
   throw Error(ErrorCode::kBadModel,
               "the products of a layer's inputs are not positive definite with any damping below "
@@ -224,16 +250,21 @@ GptqHessian::GptqHessian(Stream& stream, const InputMoments& moments, const Gptq
 }
 
 void GptqHessian::fill(ThreadPool& pool, const InputMoments& moments,
-                       const std::vector<float>& diagonal) {
+                       const std::vector<float>& diagonal, const OnWork& on_work) {
   const double scale = moments.num_rows() == 0 ? 0 : 2 / static_cast<double>(moments.num_rows());
-  pool.parallel_for(columns(), 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      float* const to = factor_.row(i) + i;
-      moments.read(order_, i, i, scale, std::span(to, static_cast<std::size_t>(columns() - i)));
-      const auto column = static_cast<std::size_t>(order_[static_cast<std::size_t>(i)]);
-      to[0] = diagonal[column] + static_cast<float>(added_);
-    }
-  });
+  for (std::int64_t first = 0; first < columns(); first += kRowsOfFill) {
+    pool.parallel_for(
+        std::min(kRowsOfFill, columns() - first), 16, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = first + begin; i < first + end; ++i) {
+            float* const to = factor_.row(i) + i;
+            moments.read(order_, i, i, scale,
+                         std::span(to, static_cast<std::size_t>(columns() - i)));
+            const auto column = static_cast<std::size_t>(order_[static_cast<std::size_t>(i)]);
+            to[0] = diagonal[column] + static_cast<float>(added_);
+          }
+        });
+    report_work(on_work, 0);
+  }
 }
 
 }  // namespace caption::quantise

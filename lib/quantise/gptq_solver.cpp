@@ -24,7 +24,7 @@ class Solver {
  public:
   Solver(Stream& stream, ConstView matrix, const GptqHessian& hessian);
 
-  GptqSolution solve();
+  GptqSolution solve(const OnWork& on_work);
 
  private:
   // Consecutive columns in the order of the Hessian.
@@ -229,18 +229,32 @@ double Solver::loss() const {
   return std::max(sum, 0.0) / static_cast<double>(rows_);
 }
 
-GptqSolution Solver::solve() {
+GptqSolution Solver::solve(const OnWork& on_work) {
   for (std::int64_t first = 0; first < columns_; first += kBlock) {
-    round_block({.first = first, .count = std::min(kBlock, columns_ - first)});
+    const std::int64_t count = std::min(kBlock, columns_ - first);
+    round_block({.first = first, .count = count});
+    report_work(on_work, rows_ * count * (first + count));
   }
   const double mean_loss = loss();
   return {.matrix = std::move(result_), .loss = mean_loss};
 }
 
+std::int64_t row_work(std::int64_t columns) {
+  std::int64_t sum = 0;
+  for (std::int64_t first = 0; first < columns; first += kBlock) {
+    const std::int64_t count = std::min(kBlock, columns - first);
+    sum += count * (first + count);
+  }
+  return sum;
+}
+
 }  // namespace
 
-GptqSolution solve_gptq(Stream& stream, ConstView matrix, const GptqHessian& hessian) {
-  return Solver(stream, matrix, hessian).solve();
+GptqSolution solve_gptq(Stream& stream, ConstView matrix, const GptqHessian& hessian,
+                        const OnWork& on_work) {
+  return Solver(stream, matrix, hessian).solve(on_work);
 }
+
+std::int64_t gptq_work(std::int64_t columns) { return row_work(columns); }
 
 }  // namespace caption::quantise

@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "base/on_work.h"
 #include "quantise/input_moments.h"
 #include "quantise/padded_matrix.h"
 #include "quantise/rounding.h"
@@ -60,8 +61,12 @@ struct GptqOptions {
 class GptqHessian {
  public:
   // Throws Error(kUsage) for options out of range; kBadModel when H is not finite, or not positive
-  // definite with any damping below 1.
-  GptqHessian(Stream& stream, const InputMoments& moments, const GptqOptions& options);
+  // definite with any damping below 1. Of several factorisations, with growing damping, the first
+  // one is reported as work, the parts of the others as 0.
+  GptqHessian(Stream& stream, const InputMoments& moments, const GptqOptions& options,
+              const OnWork& on_work = {});
+  // The multiply-adds that the constructor reports for K columns.
+  static std::int64_t work(std::int64_t columns);
 
   const GptqOptions& options() const { return options_; }
   std::int64_t columns() const { return static_cast<std::int64_t>(order_.size()); }
@@ -81,7 +86,8 @@ class GptqHessian {
  private:
   // Writes the upper triangle of the damped H into factor_; `diagonal` is that of H, by stored
   // column.
-  void fill(ThreadPool& pool, const InputMoments& moments, const std::vector<float>& diagonal);
+  void fill(ThreadPool& pool, const InputMoments& moments, const std::vector<float>& diagonal,
+            const OnWork& on_work);
 
   GptqOptions options_;
   std::vector<std::int32_t> order_;
@@ -102,6 +108,9 @@ struct GptqSolution {
 // matrix [N, K] f32, bf16 or f16, dense, K that of the Hessian. The codes depend on matrix, Hessian
 // and CPU tier only, not on the number of threads. Needs 4 * (N + 256) * (K + 32) bytes besides the
 // result meanwhile. Throws Error(kBadModel) when a weight is not finite.
-GptqSolution solve_gptq(Stream& stream, ConstView matrix, const GptqHessian& hessian);
+GptqSolution solve_gptq(Stream& stream, ConstView matrix, const GptqHessian& hessian,
+                        const OnWork& on_work = {});
+// The multiply-adds that solve_gptq() reports for a row of K weights.
+std::int64_t gptq_work(std::int64_t columns);
 
 }  // namespace caption::quantise

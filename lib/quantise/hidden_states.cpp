@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/embedding.h"
@@ -10,11 +11,10 @@
 namespace caption::quantise {
 
 HiddenStates::HiddenStates(Stream& stream, const model::DecoderSpec& spec,
-                           const Calibration& calibration, ConstView embedding,
-                           const std::atomic<bool>* stop)
+                           const Calibration& calibration, ConstView embedding, OnWork on_work)
     : stream_(stream),
       spec_(spec),
-      stop_(stop),
+      on_work_(std::move(on_work)),
       hidden_(DType::kF32, {calibration.num_tokens(), spec.hidden}),
       attended_(DType::kF32, {calibration.num_tokens(), spec.q_dim()}) {
   std::int64_t first = 0;
@@ -25,12 +25,17 @@ HiddenStates::HiddenStates(Stream& stream, const model::DecoderSpec& spec,
                         .first_row = first,
                         .positions = model::PromptPositions(stream, spec, prompt.positions)});
     embed(prompts_.back(), embedding);
+    report_work(on_work_, 0);
     first += prompt.num_tokens();
   }
 }
 
-void HiddenStates::require_going() const {
-  if (stop_ != nullptr && stop_->load()) throw Error(ErrorCode::kCancelled, "stopped");
+std::int64_t HiddenStates::attend_work() const {
+  std::int64_t sum = 0;
+  for (const Prompt& prompt : prompts_) {
+    sum += model::DecoderLayer::attend_work(spec_, prompt.num_tokens());
+  }
+  return sum;
 }
 
 void HiddenStates::embed(const Prompt& prompt, ConstView embedding) {
@@ -46,9 +51,9 @@ void HiddenStates::embed(const Prompt& prompt, ConstView embedding) {
 }
 
 void HiddenStates::show_attention_inputs(const Layer& layer, const See& see) {
-  const model::DecoderLayer math(stream_, spec_, index_);
+  const model::DecoderLayer math(stream_, spec_, index_, on_work_);
   for (const Prompt& prompt : prompts_) {
-    require_going();
+    report_work(on_work_, 0);
     Tensor normed(DType::kF32, {prompt.num_tokens(), spec_.hidden});
     math.attention_input(layer, rows().rows(prompt.first_row, prompt.num_tokens()), normed.view());
     see(normed.view());
@@ -56,7 +61,7 @@ void HiddenStates::show_attention_inputs(const Layer& layer, const See& see) {
 }
 
 void HiddenStates::show_attended(const Layer& layer, const See& see) {
-  const model::DecoderLayer math(stream_, spec_, index_);
+  const model::DecoderLayer math(stream_, spec_, index_, on_work_);
   std::size_t next = 0;
   show_attention_inputs(layer, [&](ConstView normed) {
     Tensor attended(DType::kF32, {normed.dim(0), spec_.q_dim()});
@@ -66,7 +71,7 @@ void HiddenStates::show_attended(const Layer& layer, const See& see) {
 }
 
 void HiddenStates::attend(const Layer& layer) {
-  const model::DecoderLayer math(stream_, spec_, index_);
+  const model::DecoderLayer math(stream_, spec_, index_, on_work_);
   auto prompt = prompts_.begin();
   show_attention_inputs(layer, [&](ConstView normed) {
     math.attend(layer, prompt->positions, normed,
@@ -76,14 +81,14 @@ void HiddenStates::attend(const Layer& layer) {
 }
 
 void HiddenStates::add_attention(const Layer& layer) {
-  model::add_dense(stream_, layer.o, attended(), hidden_.view());
+  model::add_dense(stream_, layer.o, attended(), hidden_.view(), on_work_);
 }
 
 void HiddenStates::show_mlp_inputs(const Layer& layer, const See& see) {
-  const model::DecoderLayer math(stream_, spec_, index_);
+  const model::DecoderLayer math(stream_, spec_, index_, on_work_);
   Tensor normed(DType::kF32, {std::min(kPieceRows, num_tokens()), spec_.hidden});
   for (std::int64_t first = 0; first < num_tokens(); first += kPieceRows) {
-    require_going();
+    report_work(on_work_, 0);
     const std::int64_t count = std::min(kPieceRows, num_tokens() - first);
     const View piece = normed.view().rows(0, count);
     math.mlp_input(layer, rows().rows(first, count), piece);
@@ -92,7 +97,7 @@ void HiddenStates::show_mlp_inputs(const Layer& layer, const See& see) {
 }
 
 void HiddenStates::show_down_inputs(const Layer& layer, const See& see) {
-  const model::DecoderLayer math(stream_, spec_, index_);
+  const model::DecoderLayer math(stream_, spec_, index_, on_work_);
   Tensor inner(DType::kF32, {std::min(kPieceRows, num_tokens()), spec_.intermediate});
   show_mlp_inputs(layer, [&](ConstView normed) {
     const View piece = inner.view().rows(0, normed.dim(0));
@@ -105,7 +110,8 @@ void HiddenStates::add_mlp(const Layer& layer) {
   std::int64_t first = 0;
   // A piece's rows are read before they are changed.
   show_down_inputs(layer, [&](ConstView inner) {
-    model::add_dense(stream_, layer.down, inner, hidden_.view().rows(first, inner.dim(0)));
+    model::add_dense(stream_, layer.down, inner, hidden_.view().rows(first, inner.dim(0)),
+                     on_work_);
     first += inner.dim(0);
   });
   add_deepstack();

@@ -65,7 +65,7 @@ InputMoments::InputMoments(std::int64_t columns) : columns_(columns) {
   }
 }
 
-void InputMoments::add(Stream& stream, ConstView rows) {
+void InputMoments::add(Stream& stream, ConstView rows, const OnWork& on_work) {
   check_inputs(rows, columns_);
   std::atomic<bool> all_finite = true;
   stream.pool().parallel_for(rows.dim(0), 16, [&](std::int64_t begin, std::int64_t end) {
@@ -81,7 +81,10 @@ void InputMoments::add(Stream& stream, ConstView rows) {
     const std::int64_t count = std::min(kRowsAtATime, rows.dim(0) - first);
     const View inputs = transposed.view().columns(0, count);
     transpose(stream.pool(), rows.rows(first, count), inputs);
-    for (std::size_t p = 0; p < panels_.size(); ++p) add_panel(stream, p, inputs, products.view());
+    for (std::size_t p = 0; p < panels_.size(); ++p) {
+      add_panel(stream, p, inputs, products.view());
+      report_work(on_work, count * std::ssize(panels_[p]));
+    }
   }
   num_rows_ += rows.dim(0);
 }
@@ -128,7 +131,8 @@ void InputMoments::read(std::span<const std::int32_t> order, std::int64_t row, s
   }
 }
 
-double mean_squared_output(Stream& stream, ConstView difference, const InputMoments& moments) {
+double mean_squared_output(Stream& stream, ConstView difference, const InputMoments& moments,
+                           const OnWork& on_work) {
   const std::int64_t rows = difference.dim(0);
   const std::int64_t columns = moments.columns();
   check_inputs(difference, columns);
@@ -164,8 +168,17 @@ double mean_squared_output(Stream& stream, ConstView difference, const InputMome
         sums[static_cast<std::size_t>(n)] += sum;
       }
     });
+    report_work(on_work, rows * height * width);
   }
   return std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(rows);
+}
+
+std::int64_t moments_work(std::int64_t columns) {
+  std::int64_t sum = 0;
+  for (std::int64_t first = 0; first < columns; first += kPanel) {
+    sum += std::min(kPanel, columns - first) * (columns - first);
+  }
+  return sum;
 }
 
 InputMagnitudes::InputMagnitudes(std::int64_t columns) : sums_(static_cast<std::size_t>(columns)) {

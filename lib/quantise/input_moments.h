@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "base/on_work.h"
 #include "tensor/tensor.h"
 
 namespace caption::quantise {
@@ -23,7 +24,8 @@ class InputMoments {
 
   // rows [n, K] f32, rows may be strided, n >= 0. Needs 4 * (K + 32) * (min(n, kRowsAtATime) + 128)
   // bytes meanwhile. Throws Error(kBadModel) when an input is not finite, and adds nothing then.
-  void add(Stream& stream, ConstView rows);
+  // What on_work throws leaves sums of no use.
+  void add(Stream& stream, ConstView rows, const OnWork& on_work = {});
   // Adds the sums and the number of rows of `other`, which has the same K.
   void merge(const InputMoments& other);
 
@@ -53,7 +55,12 @@ class InputMoments {
 // The mean of (D x)[n]^2 over the calibration rows x and the rows n of a difference of weights
 // D [N, K] f32, rows may be strided: the mean squared error of the layer's output. In f64 over sums
 // in f32.
-double mean_squared_output(Stream& stream, ConstView difference, const InputMoments& moments);
+double mean_squared_output(Stream& stream, ConstView difference, const InputMoments& moments,
+                           const OnWork& on_work = {});
+
+// The multiply-adds that InputMoments::add() reports for a row of K numbers, and
+// mean_squared_output() for a row of a difference of K columns.
+std::int64_t moments_work(std::int64_t columns);
 
 // The mean |x[k]| over calibration rows, per column, summed in f64. For one thread at a time.
 class InputMagnitudes {

@@ -14,6 +14,10 @@ void run_layer(const LayerWeights& weights, HiddenStates& hidden) {
   hidden.add_mlp(views);
 }
 
+std::int64_t run_work(const HiddenStates& hidden) {
+  return hidden.attend_work() + hidden.o_work() + hidden.mlp_work();
+}
+
 Bytes encode_numbers(ConstView numbers, DType dtype) {
   Bytes bytes =
       zero_bytes(numbers.num_elements() * static_cast<std::int64_t>(dtype_size_bytes(dtype)));

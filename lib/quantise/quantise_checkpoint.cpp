@@ -226,7 +226,7 @@ bool Quantisation::make_shard(const ShardPlan& shard, OutputFolder& folder) {
     if (is_stopped()) return false;
     make_tensor(tensor, folder, writer);
     progress_.tensors_done += 1;
-    if (!is_calibrated(tensor)) progress_.bytes_done += tensor.source_bytes;
+    progress_.bytes_done += tensor.source_bytes;
     report();
   }
   if (const auto changed = source_.find_changed_file()) {
@@ -239,13 +239,13 @@ bool Quantisation::make_shard(const ShardPlan& shard, OutputFolder& folder) {
 
 // Returns false when the call is stopped.
 bool Quantisation::make_layers(OutputFolder& folder) {
-  return layers_->make(folder, [&](std::optional<std::int64_t> source_bytes) {
-    progress_.layers_done += 1;
-    if (source_bytes) {
-      progress_.bytes_done += *source_bytes;
-    } else if (progress_.bytes_done == 0) {
-      progress_.passed_us = watch_.elapsed_us();
-    }
+  return layers_->make(folder, [&](const LayersProgress& layers) {
+    progress_.layers_done = layers.layers_done;
+    progress_.layer_part = layers.layer_part;
+    progress_.work_done = layers.work_done;
+    progress_.work_total = layers.work_total;
+    progress_.work_us = layers.work_us;
+    progress_.layers_us = watch_.elapsed_us();
     report();
   });
 }
@@ -273,14 +273,11 @@ QuantiseOutcome Quantisation::run() {
       continue;
     }
     missing_.push_back(&shard);
-    for (const TensorPlan& tensor : shard.tensors) {
-      if (!is_calibrated(tensor)) progress_.bytes_total += tensor.source_bytes;
-    }
+    for (const TensorPlan& tensor : shard.tensors) progress_.bytes_total += tensor.source_bytes;
   }
   require_space(folder);
   watch_ = Stopwatch();
   if (layers_ && !missing_.empty()) {
-    progress_.bytes_total += layers_->missing_bytes(folder);
     progress_.layers_total = layers_->num_layers();
     if (!make_layers(folder)) return outcome;
   }

@@ -45,9 +45,13 @@ struct QuantiseProgress {
   // With calibration, which makes layers before it makes files of weights; 0 without.
   std::int64_t layers_done = 0;
   std::int64_t layers_total = 0;
-  std::int64_t elapsed_us = 0;  // since the first tensor
-  // The part of elapsed_us that an earlier call spent on layers, which are not in bytes_done.
-  std::int64_t passed_us = 0;
+  double layer_part = 0;  // of the work of the layer after these, 0 to 1
+  // Multiply-adds of all layers; of those of an earlier call, what the hidden states need to pass.
+  std::int64_t work_done = 0;
+  std::int64_t work_total = 0;
+  std::int64_t work_us = 0;     // spent on work_done; reading and writing take the rest
+  std::int64_t elapsed_us = 0;  // since the first layer or tensor
+  std::int64_t layers_us = 0;   // the part of elapsed_us that was spent on layers
 };
 
 struct QuantiseOptions {

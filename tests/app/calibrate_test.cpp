@@ -103,7 +103,7 @@ TEST_SUITE("app/calibrate") {
     }
   }
 
-  TEST_CASE("SIGKILL and Ctrl-C after any layer leave what the same command completes") {
+  TEST_CASE("SIGKILL and Ctrl-C within and after layers leave what the same command completes") {
     const TemporaryFolder folder;
     for (const std::string format : {"gptq", "awq"}) {
       CAPTURE(format);
@@ -117,14 +117,20 @@ TEST_SUITE("app/calibrate") {
       REQUIRE(run_cli(with_one_clip(whole)).exit_code == 0);
       const Files expected = files_of(whole);
       int num_ended = 0;
-      constexpr std::pair<int, std::size_t> kEndings[] = {{SIGKILL, 1}, {SIGINT, 2}};
-      for (const auto& [signal, wanted] : kEndings) {  // sent when so many layers are written
+      // Sent when so many layers are written; before the first one, within it.
+      constexpr std::pair<int, std::size_t> kEndings[] = {
+          {SIGKILL, 0}, {SIGTERM, 0}, {SIGKILL, 1}, {SIGINT, 2}};
+      for (const auto& [signal, wanted] : kEndings) {
         CAPTURE(signal);
         CAPTURE(wanted);
         const fs::path output = folder.path() / "part";
         fs::remove_all(output);
         const pid_t child = start_cli(with_one_clip(output), folder.path() / "stderr");
-        for (int i = 0; i < 600'000 && count_layers(output) < wanted; ++i) {
+        const fs::path manifest = output / "caption-cli.quantize.json";
+        const auto is_early = [&] {
+          return !fs::exists(manifest) || count_layers(output) < wanted;
+        };
+        for (int i = 0; i < 600'000 && is_early(); ++i) {
           if (fs::exists(output / "config.json")) break;  // a fast machine was first
           std::this_thread::sleep_for(std::chrono::microseconds(100));
         }
@@ -132,6 +138,9 @@ TEST_SUITE("app/calibrate") {
         const int code = wait_for(child);
         CHECK((code == 0 || code == (signal == SIGKILL ? 128 + SIGKILL : 130)));
         if (code != 0) ++num_ended;
+        if (code == 130) {
+          CHECK(contains(read_text(folder.path() / "stderr"), "the same command continues"));
+        }
         CHECK(run_cli(with_one_clip(output)).exit_code == 0);
         CHECK(files_of(output) == expected);
       }

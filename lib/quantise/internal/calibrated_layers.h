@@ -10,7 +10,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +31,14 @@ struct CalibratedSource {
   const Format& format;
 };
 
+struct LayersProgress {
+  std::int64_t layers_done = 0;
+  double layer_part = 0;       // of the work of the layer after these
+  std::int64_t work_done = 0;  // multiply-adds, see QuantiseProgress
+  std::int64_t work_total = 0;
+  std::int64_t work_us = 0;
+};
+
 class CalibratedLayers {
  public:
   // Throws Error(kUnavailable) for a decoder whose layers share tensors.
@@ -40,30 +47,32 @@ class CalibratedLayers {
   std::vector<std::string> files() const;  // the names of the layers' files
   // Whether a tensor of the source is in the layers' files, changed.
   bool has(const std::string& part) const { return layer_of_.contains(part); }
-  // Bytes in the source of the matrices of the layers that make() has to make.
-  std::int64_t missing_bytes(const OutputFolder& folder) const;
   // Bytes of the tensors in the files that make() has to make.
   std::int64_t missing_file_bytes(const OutputFolder& folder) const;
   std::int64_t num_layers() const { return std::ssize(layers_); }
-  // Makes the files that are missing, in the order of the layers; calls on_layer after each layer
-  // with its bytes in the source, or with nullopt for one that an earlier call made and that only
-  // the hidden states pass. Returns false when the call is stopped.
-  bool make(OutputFolder& folder,
-            const std::function<void(std::optional<std::int64_t> source_bytes)>& on_layer);
+  // Makes the files that are missing, in the order of the layers; calls on_progress after each part
+  // of a layer's work and after each layer. Returns false when the call is stopped.
+  bool make(OutputFolder& folder, const std::function<void(const LayersProgress&)>& on_progress);
   // After make(): copies a tensor to the file of weights that holds it at last.
   void copy(const OutputFolder& folder, const std::string& part,
             weights::SafetensorsWriter& writer);
   void remove_files(OutputFolder& folder) const;
 
  private:
-  // Returns false for a layer that an earlier call made.
-  bool make_layer(std::size_t layer, HiddenStates& hidden, OutputFolder& folder);
-  std::int64_t source_bytes(std::size_t layer) const;
+  void make_layer(std::size_t layer, HiddenStates& hidden, OutputFolder& folder);
+  // The multiply-adds of a layer that is made, or that only the hidden states pass.
+  std::int64_t work(std::size_t layer, bool is_found, const HiddenStates& hidden) const;
+  bool is_stopped() const {
+    return source_.options.stop != nullptr && source_.options.stop->load();
+  }
 
   Stream& stream_;
   CalibratedSource source_;
   std::vector<LayerPlan> layers_;
   std::unique_ptr<LayerSolver> solver_;
+  LayersProgress progress_;
+  std::int64_t layer_begin_ = 0;                     // progress_.work_done before the layer
+  std::int64_t layer_work_ = 0;                      // of the layer
   std::map<std::string, std::size_t> layer_of_;      // by the names of the output's tensors
   std::map<std::size_t, weights::Checkpoint> open_;  // the file that was copied from last
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/on_work.h"
 #include "model/blueprint.h"
 #include "model/decoder_layer.h"
 #include "tensor/tensor.h"
@@ -38,8 +39,10 @@ struct LayerWeights {
   model::DecoderLayerViews views() const;
 };
 
-// Throws Error(kBadModel) for a tensor that is missing, no floating-point numbers, or not finite.
-LayerWeights read_layer(const weights::Checkpoint& source, const LayerNames& names);
+// Reports 0 after each matrix. Throws Error(kBadModel) for a tensor that is missing, no
+// floating-point numbers, or not finite.
+LayerWeights read_layer(const weights::Checkpoint& source, const LayerNames& names,
+                        const OnWork& on_work = {});
 
 // Returns a dense view as f32. Throws Error(kBadModel) when a number is not finite.
 Tensor to_f32(ConstView view);

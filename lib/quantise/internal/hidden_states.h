@@ -5,13 +5,13 @@
 // and the intermediate results of one prompt, or of kPieceRows rows in the MLP.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "backend/stream.h"
+#include "base/on_work.h"
 #include "model/decoder_layer.h"
 #include "quantise/calibration.h"
 #include "tensor/tensor.h"
@@ -24,13 +24,23 @@ class HiddenStates {
   static constexpr std::int64_t kPieceRows = 1024;
 
   // The embeddings of the prompts' tokens; `embedding` is the table [vocab, hidden]. All arguments
-  // are borrowed. When `stop`, which may be null, has become true, the steps throw
-  // Error(kCancelled). Throws Error(kInternal) when a prompt and the spec disagree.
+  // are borrowed. The steps report their work. Throws Error(kInternal) when a prompt and the spec
+  // disagree.
   HiddenStates(Stream& stream, const model::DecoderSpec& spec, const Calibration& calibration,
-               ConstView embedding, const std::atomic<bool>* stop = nullptr);
+               ConstView embedding, OnWork on_work = {});
 
+  const model::DecoderSpec& spec() const { return spec_; }
   std::int64_t num_tokens() const { return hidden_.dim(0); }
   ConstView rows() const { return hidden_.view(); }  // [tokens, hidden], prompt after prompt
+  // What the steps report to, for what the functions that see rows compute.
+  const OnWork& on_work() const { return on_work_; }
+
+  // The multiply-adds that steps report: attend() and show_attended(), add_attention(),
+  // show_down_inputs(), and add_mlp().
+  std::int64_t attend_work() const;
+  std::int64_t o_work() const { return num_tokens() * spec_.hidden * spec_.q_dim(); }
+  std::int64_t gate_up_work() const { return 2 * num_tokens() * spec_.hidden * spec_.intermediate; }
+  std::int64_t mlp_work() const { return gate_up_work() * 3 / 2; }
 
   // Called with a matrix of consecutive rows, in the order of the tokens.
   using See = std::function<void(ConstView rows)>;
@@ -65,11 +75,10 @@ class HiddenStates {
   };
   void embed(const Prompt& prompt, ConstView embedding);
   void add_deepstack();
-  void require_going() const;
 
   Stream& stream_;
   const model::DecoderSpec& spec_;
-  const std::atomic<bool>* stop_;
+  OnWork on_work_;
   std::size_t index_ = 0;
   std::vector<Prompt> prompts_;
   Tensor hidden_, attended_;

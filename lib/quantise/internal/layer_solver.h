@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,11 +41,14 @@ class LayerSolver {
   // The tensors that make() returns.
   virtual std::vector<weights::PlannedTensor> parts(const LayerPlan& layer) const = 0;
   // Makes them, and moves the hidden states from the layer's inputs to its outputs. `weights` are
-  // those of the source. Throws Error(kBadModel) naming the tensor when numbers are not finite.
+  // those of the source. Reports its work as the hidden states do. Throws Error(kBadModel) naming
+  // the tensor when numbers are not finite.
   virtual NewTensors make(const LayerPlan& layer, LayerWeights weights, HiddenStates& hidden) = 0;
   // Moves the hidden states in the same way; `made` has the tensors of an earlier call.
   virtual void pass(const LayerPlan& layer, LayerWeights weights, const weights::Checkpoint& made,
                     HiddenStates& hidden) = 0;
+  // The multiply-adds that make() reports.
+  virtual std::int64_t work(const LayerPlan& layer, const HiddenStates& hidden) const = 0;
 };
 
 // GPTQ (quantise/gptq_solver.h), in GPTQModel's order: q, k, v; o; gate, up; down, each with the
@@ -60,6 +64,8 @@ std::unique_ptr<LayerSolver> make_awq_layers(Stream& stream, const Format& forma
 
 // Runs the layer over all prompts.
 void run_layer(const LayerWeights& weights, HiddenStates& hidden);
+// The multiply-adds that run_layer() reports, and so pass().
+std::int64_t run_work(const HiddenStates& hidden);
 
 // Numbers as `dtype` holds them. Throws Error(kBadModel) when one is beyond its range.
 Bytes encode_numbers(ConstView numbers, DType dtype);
