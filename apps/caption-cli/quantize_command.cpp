@@ -361,9 +361,7 @@ void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code
       "keep their bytes. With --calibrate the codes of awq and gptq are chosen with the inputs "
       "that matrices see in prompts about videos; awq then changes norms, too. An interrupted "
       "command is continued by the same one; another folder or format is refused. The formats "
-      "gguf-* make "
-      "files for llama.cpp as well, with tokenizer, tower and projector; an interrupted one "
-      "starts again.");
+      "gguf-* make files for llama.cpp as well, with tokenizer, tower and projector.");
   auto flags = std::make_shared<QuantizeFlags>();
   command->add_option("model", flags->model, "a model's folder, or its name in the hub cache")
       ->type_name(kModelType)

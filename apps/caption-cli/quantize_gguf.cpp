@@ -37,8 +37,12 @@ const GgufFormat* find_gguf_format(std::string_view name) {
 void report_gguf(const GgufFormat& format, const std::filesystem::path& output,
                  const std::optional<weights::GgufSummary>& made) {
   if (!made) {
-    log_warning("quantize", "interrupted; the same command starts again");
+    log_warning("quantize", "interrupted; the same command continues");
     return;
+  }
+  if (made->tensors_kept > 0) {
+    log_info("quantize", std::to_string(made->tensors_kept) + " of " +
+                             counted(made->num_tensors, "tensor") + " are of an earlier run");
   }
   for (const std::string& tensor : made->kept_f16) {
     log_detail("quantize", tensor + " is f16: its rows are no multiple of 32");

@@ -23,9 +23,46 @@ Settings settings_of(const GgufOptions& options, const weights::GgufExport& file
           {"revision of quantize", kRevision}};
 }
 
-weights::GgufSummary write(const GgufOptions& options) {
+// Keeps whole files and whole tensors in the output folder's manifest.
+class ManifestKeeper final : public weights::GgufKeeper {
+ public:
+  ManifestKeeper(OutputFolder& folder, const GgufOptions& options)
+      : folder_(folder), options_(options) {}
+
+  bool has_file(const std::string& file) override { return folder_.has_shard(file, options_.stop); }
+  std::int64_t kept_bytes(const std::string& unfinished) override {
+    entered_ = folder_.find_parts(unfinished, options_.stop);
+    written_ = entered_;
+    return entered_;
+  }
+  void keep_part(const std::string& unfinished, std::int64_t size_bytes) override {
+    unfinished_ = unfinished;
+    written_ = size_bytes;
+    if (written_ - entered_ >= options_.part_bytes) enter();
+  }
+  void keep_file(const std::string& file, const std::string& unfinished) override {
+    folder_.add_shard(file, unfinished);
+    entered_ = written_ = 0;
+  }
+  // Enters what was written since the last part.
+  void enter() {
+    if (written_ > entered_) folder_.add_part(unfinished_, written_);
+    entered_ = written_;
+  }
+
+ private:
+  OutputFolder& folder_;
+  const GgufOptions& options_;
+  std::string unfinished_;
+  std::int64_t written_ = 0;  // bytes of whole tensors
+  std::int64_t entered_ = 0;
+};
+
+// Returns nullopt when it was stopped.
+std::optional<weights::GgufSummary> write(const GgufOptions& options) {
   weights::GgufExport files(options.model, options.type);
   OutputFolder folder(options.output, settings_of(options, files), files.file_names());
+  ManifestKeeper keeper(folder, options);
   const Stopwatch watch;
   const auto report = [&](const weights::GgufStep& step) {
     if (options.stop != nullptr && options.stop->load()) throw Stopped{};
@@ -36,10 +73,12 @@ weights::GgufSummary write(const GgufOptions& options) {
                          .bytes_total = step.total_bytes,
                          .elapsed_us = watch.elapsed_us()});
   };
-  weights::GgufSummary made = files.write(options.output, report);
-  folder.add_shard(made.text_file.filename().string());
-  if (made.tower_file) folder.add_shard(made.tower_file->filename().string());
-  return made;
+  try {
+    return files.write(options.output, report, free_bytes, &keeper);
+  } catch (const Stopped&) {
+    keeper.enter();
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -47,11 +86,9 @@ weights::GgufSummary write(const GgufOptions& options) {
 std::optional<weights::GgufSummary> make_gguf(const GgufOptions& options) {
   try {
     return write(options);
-  } catch (const Stopped&) {
-    return std::nullopt;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCancelled) throw;
-    return std::nullopt;  // stopped while the weights were hashed
+    return std::nullopt;  // stopped while files were hashed
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -19,13 +20,16 @@ struct GgufOptions {
   std::string format;            // its name in the manifest and in messages, "gguf-q8_0"
   weights::GgufWeights type = weights::GgufWeights::kF16;
   DigestCache digests = {};
+  // Tensors are entered in the manifest when so many bytes were written since the last ones.
+  std::int64_t part_bytes = 64 << 20;
   const std::atomic<bool>* stop = nullptr;  // ends the call soon after it has become true
   std::function<void(const QuantiseProgress&)> on_progress = {};
 };
 
-// Returns nullopt when it was stopped; nothing is kept of a file that was not whole, and the same
-// call begins again. Throws Error as weights::GgufExport does, and kOutputConflict when the output
-// holds other files, is of other settings, or is being written by another process.
+// Returns nullopt when it was stopped. The same call goes on after the last tensor that the
+// manifest names as complete and that is still as it was written, whatever ended the call before
+// it; the result has the same bytes. Throws Error as weights::GgufExport does, and kOutputConflict
+// when the output holds other files, is of other settings, or is being written by another process.
 std::optional<weights::GgufSummary> make_gguf(const GgufOptions& options);
 
 }  // namespace caption::quantise

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -41,6 +42,22 @@ constexpr std::string_view kOrElsewhere = ", or give another folder with -o";
 Sha256 digest_of(const fs::path& path) { return OpenFile(path).sha256(); }
 
 std::int64_t size_of(const fs::path& path) { return OpenFile(path).size_bytes(); }
+
+// Returns the digest of the bytes [first, end); nullopt when the file is shorter.
+std::optional<Sha256> digest_of_part(const OpenFile& file, std::int64_t first, std::int64_t end,
+                                     const std::atomic<bool>* cancelled) {
+  std::vector<std::byte> buffer(std::size_t{1} << 20);
+  Sha256Hasher hasher;
+  while (first < end) {
+    if (cancelled != nullptr && cancelled->load()) throw Error(ErrorCode::kCancelled, "stopped");
+    const auto wanted = std::min(buffer.size(), static_cast<std::size_t>(end - first));
+    const std::size_t count = file.read_at(first, std::span(buffer).first(wanted));
+    if (count == 0) return std::nullopt;
+    hasher.update(std::span(buffer).first(count));
+    first += static_cast<std::int64_t>(count);
+  }
+  return hasher.digest();
+}
 
 // Settings whose values are digests, and what they are digests of.
 constexpr std::pair<std::string_view, std::string_view> kDigests[] = {
@@ -173,6 +190,7 @@ bool OutputFolder::read_manifest() {
     const auto digest = parse_sha256(shard.get_string("sha256", ""));
     if (!digest) continue;  // the file is made again
     shards_.push_back({.file = shard.get_string("file", ""),
+                       .first_byte = shard.get_int("first_byte", 0, 0, std::int64_t{1} << 62),
                        .size_bytes = shard.get_int("size_bytes", 0, 0, std::int64_t{1} << 62),
                        .digest = *digest});
   }
@@ -199,6 +217,7 @@ void OutputFolder::write_manifest() const {
   separator = "\n";
   for (const FinishedShard& shard : shards_) {
     text += separator + ("    {\"file\": " + json_quote(shard.file)) +
+            (shard.first_byte > 0 ? ", \"first_byte\": " + std::to_string(shard.first_byte) : "") +
             ", \"size_bytes\": " + std::to_string(shard.size_bytes) + ", \"sha256\": \"" +
             shard.digest.hex() + "\"}";
     separator = ",\n";
@@ -230,13 +249,49 @@ void OutputFolder::remove_shard(const std::string& file) {
   if (error) fail(path_ / file, "remove the file", error.value());
 }
 
-void OutputFolder::add_shard(const std::string& file) {
+void OutputFolder::add_shard(const std::string& file, const std::string& unfinished) {
   const fs::path path = path_ / file;
-  std::erase_if(shards_, [&](const FinishedShard& shard) { return shard.file == file; });
-  shards_.push_back({.file = file, .size_bytes = size_of(path), .digest = digest_of(path)});
-  std::sort(shards_.begin(), shards_.end(),
-            [](const FinishedShard& a, const FinishedShard& b) { return a.file < b.file; });
+  std::erase_if(shards_, [&](const FinishedShard& shard) {
+    return shard.file == file || shard.file == unfinished;
+  });
+  enter({.file = file, .size_bytes = size_of(path), .digest = digest_of(path)});
+}
+
+void OutputFolder::enter(FinishedShard shard) {
+  shards_.push_back(std::move(shard));
+  std::sort(shards_.begin(), shards_.end(), [](const FinishedShard& a, const FinishedShard& b) {
+    return std::tie(a.file, a.first_byte) < std::tie(b.file, b.first_byte);
+  });
   write_manifest();
+}
+
+void OutputFolder::add_part(const std::string& file, std::int64_t end) {
+  std::int64_t first = 0;
+  for (const FinishedShard& shard : shards_) {
+    if (shard.file == file) first = shard.first_byte + shard.size_bytes;
+  }
+  if (first >= end) return;
+  const OpenFile opened(path_ / file);
+  if (::fsync(opened.descriptor()) != 0) fail(path_ / file, "sync the file", errno);
+  const std::optional<Sha256> digest = digest_of_part(opened, first, end, nullptr);
+  CAPTION_CHECK(digest, "quantise: a part that is not in its file");
+  enter({.file = file, .first_byte = first, .size_bytes = end - first, .digest = *digest});
+}
+
+std::int64_t OutputFolder::find_parts(const std::string& file, const std::atomic<bool>* cancelled) {
+  std::error_code ignored;
+  std::optional<OpenFile> opened;
+  if (fs::is_regular_file(path_ / file, ignored)) opened.emplace(path_ / file);
+  std::int64_t end = 0;
+  std::erase_if(shards_, [&](const FinishedShard& shard) {
+    if (shard.file != file) return false;
+    const std::int64_t next = end + shard.size_bytes;
+    const bool is_kept = opened && shard.first_byte == end &&
+                         digest_of_part(*opened, end, next, cancelled) == shard.digest;
+    if (is_kept) end = next;
+    return !is_kept;
+  });
+  return end;
 }
 
 void OutputFolder::write(const std::string& file, std::string_view content) const {

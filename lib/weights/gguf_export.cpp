@@ -235,21 +235,66 @@ Plan make_plan(const fs::path& model_folder, GgufWeights type) {
   return plan;
 }
 
-void write_file(const FilePlan& plan, const fs::path& folder, Source& source, GgufStep& step,
-                const GgufProgress& progress) {
+std::vector<GgufTensorHeader> headers_of(const FilePlan& plan) {
   std::vector<GgufTensorHeader> headers;
   for (const ExportedTensor& tensor : plan.tensors) headers.push_back(tensor.header);
-  GgufWriter writer(folder / plan.name, plan.fields, std::move(headers));
-  for (const ExportedTensor& tensor : plan.tensors) {
-    step.tensor = tensor.header.name;
-    write_tensor(tensor, source, [&](std::span<const std::byte> bytes) {
-      writer.write(bytes);
-      step.done_bytes += std::ssize(bytes);
-      if (progress) progress(step);
-    });
-    ++step.done_tensors;
+  return headers;
+}
+
+void require_unchanged(const Source& source) {
+  if (const auto changed = source.find_changed_file()) {
+    throw Error(ErrorCode::kBadModel, *changed);
   }
+}
+
+// One call of GgufExport::write().
+struct Writing {
+  const fs::path& folder;
+  Source& source;
+  const GgufProgress& progress;
+  GgufKeeper* keeper;  // may be null
+  GgufStep step;
+  std::int64_t tensors_kept = 0;
+
+  // Whether an earlier call made the whole file, with the same keys and tensors.
+  bool has(const FilePlan& plan) const {
+    return keeper != nullptr &&
+           GgufWriter::is_begun(folder / plan.name, plan.fields, headers_of(plan)) &&
+           keeper->has_file(plan.name);
+  }
+  // Counts the first `count` tensors of a file as kept.
+  void pass(const FilePlan& plan, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      step.total_bytes -= static_cast<std::int64_t>(plan.tensors[i].header.size_bytes());
+    }
+    step.done_tensors += static_cast<std::int64_t>(count);
+    tensors_kept += static_cast<std::int64_t>(count);
+  }
+};
+
+void write_file(const FilePlan& plan, Writing& call) {
+  const std::string unfinished = plan.name + GgufWriter::kUnfinished;
+  GgufKeeper* const keeper = call.keeper;
+  GgufWriter writer(call.folder / plan.name, plan.fields, headers_of(plan),
+                    keeper == nullptr ? 0 : keeper->kept_bytes(unfinished));
+  call.pass(plan, writer.num_kept());
+  for (std::size_t i = writer.num_kept(); i < plan.tensors.size(); ++i) {
+    const ExportedTensor& tensor = plan.tensors[i];
+    call.step.tensor = tensor.header.name;
+    write_tensor(tensor, call.source, [&](std::span<const std::byte> bytes) {
+      writer.write(bytes);
+      call.step.done_bytes += std::ssize(bytes);
+      if (call.progress) call.progress(call.step);
+    });
+    ++call.step.done_tensors;
+    if (keeper == nullptr) continue;
+    require_unchanged(call.source);
+    writer.keep();
+    keeper->keep_part(unfinished, writer.size_bytes());
+  }
+  require_unchanged(call.source);
   writer.finish();
+  if (keeper != nullptr) keeper->keep_file(plan.name, unfinished);
 }
 
 void make_folder(const fs::path& folder) {
@@ -269,10 +314,11 @@ std::int64_t bytes_needed(const fs::path& folder, const FilePlan& plan) {
   return written - (error ? 0 : static_cast<std::int64_t>(left));
 }
 
-void require_space(const fs::path& folder, const Plan& plan, const FreeBytes& free) {
+void require_space(const fs::path& folder, const std::vector<const FilePlan*>& missing,
+                   const FreeBytes& free) {
   const std::optional<std::int64_t> available = free(folder);
-  const std::int64_t needed =
-      bytes_needed(folder, plan.text) + (plan.tower ? bytes_needed(folder, *plan.tower) : 0);
+  std::int64_t needed = 0;
+  for (const FilePlan* const plan : missing) needed += bytes_needed(folder, *plan);
   if (!available || *available >= needed) return;
   throw Error(ErrorCode::kIo, folder.string() + ": the files need " + format_bytes(needed) +
                                   ", and " + format_bytes(*available) +
@@ -329,30 +375,38 @@ Sha256 GgufExport::content_hash(const DigestCache& digests) const {
 }
 
 GgufSummary GgufExport::write(const fs::path& out_folder, const GgufProgress& progress,
-                              const FreeBytes& free) {
+                              const FreeBytes& free, GgufKeeper* keeper) {
   const Plan& plan = *plan_;
   make_folder(out_folder);
-  require_space(out_folder, plan, free);
-  GgufStep step{.tensor = {},
-                .done_bytes = 0,
-                .total_bytes = plan.total_bytes(),
-                .done_tensors = 0,
-                .total_tensors = plan.num_tensors()};
+  Writing call{.folder = out_folder,
+               .source = *plan.source,
+               .progress = progress,
+               .keeper = keeper,
+               .step = {.tensor = {},
+                        .done_bytes = 0,
+                        .total_bytes = plan.total_bytes(),
+                        .done_tensors = 0,
+                        .total_tensors = plan.num_tensors()}};
+  std::vector<const FilePlan*> missing;
+  for (const FilePlan* const file : {&plan.text, plan.tower ? &*plan.tower : nullptr}) {
+    if (file == nullptr) continue;
+    if (call.has(*file)) {
+      call.pass(*file, file->tensors.size());
+    } else {
+      missing.push_back(file);
+    }
+  }
+  require_space(out_folder, missing, free);
+  for (const FilePlan* const file : missing) write_file(*file, call);
   GgufSummary summary;
   summary.text_file = out_folder / plan.text.name;
+  if (plan.tower) summary.tower_file = out_folder / plan.tower->name;
   summary.kept_f16 = plan.kept_f16;
   summary.num_tensors = plan.num_tensors();
-  write_file(plan.text, out_folder, *plan.source, step, progress);
-  if (plan.tower) {
-    write_file(*plan.tower, out_folder, *plan.source, step, progress);
-    summary.tower_file = out_folder / plan.tower->name;
-  }
+  summary.tensors_kept = call.tensors_kept;
   summary.size_bytes = static_cast<std::int64_t>(fs::file_size(summary.text_file));
   if (summary.tower_file) {
     summary.size_bytes += static_cast<std::int64_t>(fs::file_size(*summary.tower_file));
-  }
-  if (const auto changed = plan.source->find_changed_file()) {
-    throw Error(ErrorCode::kBadModel, *changed);
   }
   return summary;
 }

@@ -37,13 +37,28 @@ std::string_view gguf_weights_name(GgufWeights type);  // "Q8_0", as in the name
 
 struct GgufStep {
   std::string_view tensor;      // the one whose rows were written
-  std::int64_t done_bytes = 0;  // of all files
+  std::int64_t done_bytes = 0;  // of what this call writes
   std::int64_t total_bytes = 0;
-  std::int64_t done_tensors = 0;  // whole ones
+  std::int64_t done_tensors = 0;  // whole ones, with those that were kept
   std::int64_t total_tensors = 0;
 };
 // Called after each MiB or less on the calling thread. What it throws ends the work.
 using GgufProgress = std::function<void(const GgufStep&)>;
+
+// Remembers what was written, so that a later call goes on. Files are named without their folder.
+class GgufKeeper {
+ public:
+  virtual ~GgufKeeper() = default;
+  // Whether a file is whole, as an earlier call made it.
+  virtual bool has_file(const std::string& file) = 0;
+  // Returns how many bytes at the beginning of an unfinished file are as an earlier call wrote
+  // them.
+  virtual std::int64_t kept_bytes(const std::string& unfinished) = 0;
+  // The unfinished file has these bytes, which end with a tensor and are handed to the system.
+  virtual void keep_part(const std::string& unfinished, std::int64_t size_bytes) = 0;
+  // The file is whole and on the disk; it was called `unfinished` before.
+  virtual void keep_file(const std::string& file, const std::string& unfinished) = 0;
+};
 
 struct GgufSummary {
   std::filesystem::path text_file;                  // OUT/<name of the folder>-Q8_0.gguf
@@ -51,6 +66,7 @@ struct GgufSummary {
   std::vector<std::string> kept_f16;                // tensors whose rows are no multiple of 32
   std::int64_t size_bytes = 0;                      // of both files
   std::int64_t num_tensors = 0;
+  std::int64_t tensors_kept = 0;  // of an earlier call
 };
 
 // The GGUF files of a model's folder. The constructor reads configurations and headers, write()
@@ -74,13 +90,15 @@ class GgufExport {
   // generation_config.json, with config.json's eos_token_id where it names none, are keys of theirs
   // (gguf_config.h). A file of the same name is replaced. Memory beside the mapped checkpoint: a
   // few MiB. On an error or an exception of `progress` no file is left that is not whole, but the
-  // text file may have been finished before the tower failed.
+  // text file may have been finished before the tower failed. With a keeper, which may be null,
+  // unfinished files stay from their first whole tensor on, and what an earlier call wrote of files
+  // with the same keys and tensors is kept.
   //
   // Throws Error(kBadModel) for a tensor of another shape, and for a file of weights that is
   // written meanwhile; kIo naming the file that cannot be written, or the output folder where the
   // files need more room than `free` tells, before anything is written.
   GgufSummary write(const std::filesystem::path& out_folder, const GgufProgress& progress = {},
-                    const FreeBytes& free = free_bytes);
+                    const FreeBytes& free = free_bytes, GgufKeeper* keeper = nullptr);
 
   struct Plan;
 

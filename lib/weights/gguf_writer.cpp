@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/open_file.h"
 #include "weights/ggml_encode.h"
 #include "weights/internal/safetensors.h"
 
@@ -54,6 +55,16 @@ std::string header_of(const GgufFields& fields, const std::vector<GgufTensorHead
     offset += aligned(tensor.size_bytes());
   }
   return bytes;
+}
+
+bool begins_with(const fs::path& path, const std::string& header) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;
+  std::string begin(aligned(header.size()), '\1');
+  const std::size_t size = OpenFile(path).read_at(0, std::as_writable_bytes(std::span(begin)));
+  std::string padded = header;
+  padded.resize(begin.size(), '\0');
+  return size == begin.size() && begin == padded;
 }
 
 [[noreturn]] void throw_io(const std::string& where, const std::string& what, int error_number) {
@@ -123,27 +134,52 @@ std::size_t GgufTensorHeader::size_bytes() const {
 }
 
 GgufWriter::GgufWriter(fs::path path, const GgufFields& fields,
-                       std::vector<GgufTensorHeader> tensors)
+                       std::vector<GgufTensorHeader> tensors, std::int64_t kept_bytes)
     : path_(std::move(path)),
       temporary_(path_.string() + kUnfinished),
       tensors_(std::move(tensors)) {
   const std::string header = header_of(fields, tensors_);
-  file_ =
-      FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  const bool goes_on = take_place(header, kept_bytes);
+  file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   if (file_.get() < 0) throw_io(temporary_.string(), "create the file", errno);
   try {
-    put(header.data(), header.size());
-    pad();
-    if (!tensors_.empty()) remaining_ = tensors_.front().size_bytes();
+    if (::ftruncate(file_.get(), size_bytes_) != 0 ||
+        ::lseek(file_.get(), size_bytes_, SEEK_SET) < 0) {
+      throw_io(temporary_.string(), "set the length", errno);
+    }
+    if (!goes_on) {
+      put(header.data(), header.size());
+      pad();
+    }
+    if (current_ < tensors_.size()) remaining_ = tensors_[current_].size_bytes();
     skip_empty();
   } catch (...) {
-    ::unlink(temporary_.c_str());
+    if (!goes_on) ::unlink(temporary_.c_str());
     throw;
   }
 }
 
+bool GgufWriter::take_place(const std::string& header, std::int64_t kept_bytes) {
+  if (kept_bytes <= 0 || !begins_with(temporary_, header)) return false;
+  std::size_t end = aligned(header.size());
+  std::size_t index = 0;
+  while (index < tensors_.size() && end < static_cast<std::size_t>(kept_bytes)) {
+    end += aligned(tensors_[index++].size_bytes());
+  }
+  if (end != static_cast<std::size_t>(kept_bytes) || index == 0) return false;
+  num_kept_ = current_ = index;
+  size_bytes_ = kept_bytes;
+  is_left_ = true;
+  return true;
+}
+
+bool GgufWriter::is_begun(const fs::path& path, const GgufFields& fields,
+                          const std::vector<GgufTensorHeader>& tensors) {
+  return begins_with(path, header_of(fields, tensors));
+}
+
 GgufWriter::~GgufWriter() {
-  if (!is_finished_) ::unlink(temporary_.c_str());
+  if (!is_left_) ::unlink(temporary_.c_str());
 }
 
 std::string GgufWriter::where() const {
@@ -192,6 +228,11 @@ void GgufWriter::write(std::span<const std::byte> bytes) {
   skip_empty();
 }
 
+void GgufWriter::keep() {
+  flush();
+  is_left_ = true;
+}
+
 void GgufWriter::finish() {
   CAPTION_CHECK(current_ == tensors_.size(), where() + ": bytes are missing");
   flush();
@@ -199,7 +240,7 @@ void GgufWriter::finish() {
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     throw_io(path_.string(), "replace the file", errno);
   }
-  is_finished_ = true;
+  is_left_ = true;
   sync_folder(path_.parent_path());
 }
 

@@ -1,8 +1,8 @@
 // weights/gguf_writer.h: writes a file in llama.cpp's format, version 3, little-endian.
 //
 // The file has its name only when it is complete: the bytes go to NAME.part, which is synced and
-// renamed by finish(), and removed by a destructor without finish(). A process that is killed
-// leaves the .part file behind, which the next writer of the name replaces.
+// renamed by finish(), and removed by a destructor without finish() or keep(). A process that is
+// killed leaves the .part file behind, which the next writer of the name replaces or goes on with.
 // Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 #pragma once
 
@@ -89,9 +89,11 @@ class GgufWriter {
  public:
   static constexpr const char* kUnfinished = ".part";  // appended to the name of an unfinished file
 
-  // Creates PATH.part and writes all that stands before the first tensor.
+  // Creates PATH.part and writes all that stands before the first tensor. Or goes on with the first
+  // `kept_bytes` of the PATH.part that is there, if they end with a tensor, and fields and tensors
+  // in them are these.
   GgufWriter(std::filesystem::path path, const GgufFields& fields,
-             std::vector<GgufTensorHeader> tensors);
+             std::vector<GgufTensorHeader> tensors, std::int64_t kept_bytes = 0);
   ~GgufWriter();
   GgufWriter(const GgufWriter&) = delete;
   GgufWriter& operator=(const GgufWriter&) = delete;
@@ -99,14 +101,23 @@ class GgufWriter {
   // Writes the next bytes of the tensors, which follow one another in the order of the headers; one
   // call never exceeds the end of a tensor. Pads the end of each to 32 bytes.
   void write(std::span<const std::byte> bytes);
+  // Hands all bytes to the system. The destructor then leaves the unfinished file.
+  void keep();
   // Syncs the file and its folder and gives the file its name. Throws Error(kInternal) when bytes
   // of a tensor are missing.
   void finish();
 
   std::int64_t size_bytes() const { return size_bytes_; }  // written so far
+  std::size_t num_kept() const { return num_kept_; }       // tensors in the bytes that were kept
+
+  // Whether a file begins with these fields and tensors.
+  static bool is_begun(const std::filesystem::path& path, const GgufFields& fields,
+                       const std::vector<GgufTensorHeader>& tensors);
 
  private:
   std::string where() const;
+  // Returns whether PATH.part has such a beginning of kept bytes, and then takes its place.
+  bool take_place(const std::string& header, std::int64_t kept_bytes);
   void put(const void* bytes, std::size_t size);
   void flush();
   void pad();
@@ -116,11 +127,12 @@ class GgufWriter {
   std::filesystem::path temporary_;
   FileDescriptor file_;
   std::vector<GgufTensorHeader> tensors_;
+  std::size_t num_kept_ = 0;
   std::size_t current_ = 0;    // index of the tensor whose bytes come next
   std::size_t remaining_ = 0;  // bytes of it that are missing
   std::string buffer_;
   std::int64_t size_bytes_ = 0;
-  bool is_finished_ = false;
+  bool is_left_ = false;  // by the destructor
 };
 
 }  // namespace caption::weights

@@ -8,11 +8,15 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/open_file.h"
+#include "base/sha256.h"
+#include "tests/app/drawn_model.h"
 #include "tests/app/folders.h"
 #include "tests/app/process.h"
 #include "tests/support/drawn_checkpoint.h"
@@ -194,6 +198,47 @@ TEST_SUITE("app/quantize") {
       }
     }
     CHECK(num_ended > 0);
+  }
+
+  TEST_CASE("GGUF files are continued after SIGKILL and Ctrl-C, bit for bit") {
+    const TemporaryFolder folder;
+    const fs::path model = folder.path() / "drawn";
+    write_drawn_model(model);
+    const fs::path whole = folder.path() / "whole";
+    REQUIRE(run_cli(command(model, whole, "gguf-q8_0")).exit_code == 0);  // 110 MB
+    const char* const name = "drawn-Q8_0.gguf";
+    const char* const manifest = "caption-cli.quantize.json";
+    const Sha256 expected = OpenFile(whole / name).sha256();
+    int num_continued = 0;
+    for (const int signal : {SIGKILL, SIGINT}) {
+      CAPTURE(signal);
+      const fs::path output = folder.path() / "part";
+      fs::remove_all(output);
+      const pid_t child = start_cli(command(model, output, "gguf-q8_0"), folder.path() / "stderr");
+      // The first 64 MiB are entered; or 10 MB are written, which an interruption enters.
+      const auto is_early = [&] {
+        std::error_code error;
+        if (fs::exists(output / name)) return false;
+        if (signal == SIGKILL) return !contains(read_text(output / manifest), "gguf.part");
+        const std::uintmax_t size = fs::file_size(output / "drawn-Q8_0.gguf.part", error);
+        return error || size < 10'000'000;
+      };
+      for (int i = 0; i < 600'000 && is_early(); ++i) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+      ::kill(child, signal);
+      const int code = wait_for(child);
+      CHECK((code == 0 || code == (signal == SIGKILL ? 128 + SIGKILL : 130)));
+      if (code == 130) CHECK(contains(read_text(folder.path() / "stderr"), "command continues"));
+      const Finished rest = run_cli(command(model, output, "gguf-q8_0"));
+      CHECK(rest.exit_code == 0);
+      CHECK(contains(rest.err, "of 91 tensors are of an earlier run"));
+      if (!contains(rest.err, "91 of 91 tensors")) ++num_continued;
+      CHECK(OpenFile(output / name).sha256() == expected);
+      CHECK(read_text(output / manifest) == read_text(whole / manifest));
+      CHECK(std::distance(fs::directory_iterator(output), fs::directory_iterator()) == 2);
+    }
+    CHECK(num_continued > 0);
   }
 
   TEST_CASE("what cannot be quantised is refused in one line, with its exit code") {

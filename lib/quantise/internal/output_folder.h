@@ -19,9 +19,10 @@ namespace caption::quantise {
 // What the files of an output are made of, by name; the order is that of the manifest.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// A complete file of weights.
+// A complete file of weights, or a part of one that is being written.
 struct FinishedShard {
   std::string file;
+  std::int64_t first_byte = 0;
   std::int64_t size_bytes = 0;
   Sha256 digest;
 };
@@ -50,8 +51,15 @@ class OutputFolder {
   bool has_shard(const std::string& file, const std::atomic<bool>* cancelled = nullptr) const;
   // Whether the manifest names the file.
   bool names_shard(const std::string& file) const;
-  // Enters a complete file, durably. Throws Error(kIo).
-  void add_shard(const std::string& file);
+  // Enters a complete file, durably, in place of the parts of the file `unfinished`. Throws
+  // Error(kIo).
+  void add_shard(const std::string& file, const std::string& unfinished = {});
+  // Enters what an unfinished file has up to the byte `end` and after its last part, durably.
+  // Throws Error(kIo).
+  void add_part(const std::string& file, std::int64_t end);
+  // Returns where the last part of an unfinished file ends that is as it was entered, with all
+  // parts before it; later ones are forgotten. Reads them, and throws as has_shard().
+  std::int64_t find_parts(const std::string& file, const std::atomic<bool>* cancelled = nullptr);
   // Removes a file and its entry, if there are any. Throws Error(kIo).
   void remove_shard(const std::string& file);
   // Replaces a file, durably. Throws Error(kIo).
@@ -63,6 +71,7 @@ class OutputFolder {
   void require_own_files(const std::set<std::string>& names) const;
   // Returns false for a manifest of other settings and of no complete file, which binds no call.
   bool read_manifest();
+  void enter(FinishedShard shard);
   void write_manifest() const;
 
   std::filesystem::path path_;
