@@ -7,10 +7,11 @@
                             the format is decoded to bf16
 
 bitsandbytes writes and dequantises its own files, those of 4 bits by its implementation for all devices: the one for
-CPUs of 0.50.2 takes another block's scale when the block size does not divide K. AutoAWQ and the GPTQ tools need a
-GPU, so the files of both are packed and unpacked here by their published formulas, in f32:
-AutoAWQ 0.2 (awq/modules/linear/gemm.py, awq/utils/packing_utils.py) and AutoGPTQ 0.7
-(auto_gptq/nn_modules/qlinear/qlinear_cuda_old.py, the path in torch).
+CPUs of 0.50.2 takes another block's scale when the block size does not divide K. AutoAWQ and the GPTQ tools refuse
+most sizes, so the files of both are packed and unpacked here by their published formulas, in f32:
+AutoAWQ 0.2 (awq/modules/linear/gemm.py, awq/utils/packing_utils.py) and AutoGPTQ 0.7.1
+(auto_gptq/nn_modules/qlinear/qlinear_cuda.py, the path in torch). scripts/make_goldens_packed.py makes files with the
+classes of these libraries.
 
 Run: /path/to/venv/bin/python scripts/make_goldens_quantised.py
 (torch, safetensors, bitsandbytes)
@@ -120,7 +121,9 @@ def gptq_case(name, generator, n, k, *, bits=4, group_size=32, checkpoint_format
     weight = tensors["a.b.scales"].float()[g_idx.long()] * (codes - zeros[g_idx.long()])
     config = {"quant_method": "gptq", "bits": bits, "group_size": group_size, "desc_act": act_order, "sym": sym,
               "lm_head": False, "true_sequential": True, "checkpoint_format": checkpoint_format,
-              "pack_dtype": "int32", "meta": {"quantizer": ["gptqmodel:4.0.0"], "damp_percent": 0.01}}
+              "pack_dtype": "int32"}
+    if not is_v1:
+        config["meta"] = {"quantizer": ["gptqmodel:4.0.0"], "damp_percent": 0.01}
     write_case(name, config, tensors, {"a.b.weight": weight.T})
 
 

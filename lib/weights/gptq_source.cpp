@@ -4,12 +4,14 @@
 //   <module>.scales   F16 [ceil(K / g), N]
 //   <module>.g_idx    I32 [K]                   the group of column k; absent: k / g
 //   W[n, k] = scales[g_idx[k], n] * (q[k, n] - z[g_idx[k], n])
-// The lowest bits of a word come first. checkpoint_format "gptq" (v1, the default) stores z - 1: as
-// in AutoGPTQ a stored field of all ones is the zero 2^bits. "gptq_v2" stores z.
-// With act-order g_idx is not k / g: the columns are then held sorted by group, and the column
-// order says where each comes from.
-// Sources: arXiv:2210.17323; AutoGPTQ 0.7 (nn_modules/qlinear/qlinear_cuda_old.py); GPTQModel
-// (utils/model.py, convert_gptq_v1_to_v2_format).
+// The lowest bits of a word come first. checkpoint_format "gptq_v2" stores z, and "gptq" (v1, the
+// default) z - 1. What v1 makes of z = 0 depends on the library that meta.quantizer names:
+// GPTQModel subtracts 1 from the fields of a whole word at once, so that a field of z = 0 borrows
+// from the next; adding the same word gives all zeros back. AutoGPTQ, which writes no meta, adds 1
+// to each field alone: all ones are the zero 2^bits. With act-order g_idx is not k / g: the columns
+// are then held sorted by group, and the column order says where each comes from. Sources:
+// arXiv:2210.17323; AutoGPTQ 0.7.1 (nn_modules/qlinear/qlinear_cuda.py); GPTQModel 7.7.0
+// (utils/model.py, convert_gptq_v1_to_v2_format_module).
 //
 // Exactness: the matrix is held as scale * (q - m) + scale * (m - z) with m = 2^(bits - 1). A scale
 // has 11 significant bits (F16) or 8 (BF16), and |q - m|, |m - z| and |q - z| are at most 256, so
@@ -20,7 +22,9 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/math.h"
 #include "weights/internal/code_rows.h"
@@ -34,15 +38,17 @@ struct GptqFormat {
   unsigned bits = 4;
   std::int64_t group_size = 128;  // -1: a whole row
   bool stores_zeros_less_one = true;
+  bool has_borrows = false;          // one was subtracted from whole words of zeros
   bool has_group_of_column = false;  // act-order: columns are in any group, which g_idx names
 
   std::int64_t codes_per_word() const { return 32 / bits; }
   // The code in the middle of the range: -2^(bits - 1) as a signed number.
   std::int32_t middle() const { return 1 << (bits - 1); }
+  // A word whose fields are all 1.
+  std::uint32_t word_of_ones() const { return bits == 4 ? 0x11111111 : 0x01010101; }
   // A word of qzeros whose zeros are all the middle.
   std::uint32_t word_of_middle_zeros() const {
-    const std::uint32_t ones = bits == 4 ? 0x11111111 : 0x01010101;
-    return ones * static_cast<std::uint32_t>(middle() - (stores_zeros_less_one ? 1 : 0));
+    return word_of_ones() * static_cast<std::uint32_t>(middle() - (stores_zeros_less_one ? 1 : 0));
   }
 };
 
@@ -61,7 +67,8 @@ class GptqTensor final : public CodedTensor {
     if (parts_.groups) {
       column_order_ = order_by_group(*parts_.groups, parts_.scales.dim(0), group_columns_, orders);
     }
-    const auto* const words = parts_.zeros.as<std::uint32_t>();
+    if (format_.stores_zeros_less_one && format_.has_borrows) restore_borrows();
+    const std::uint32_t* const words = zero_words();
     has_offsets_ =
         std::any_of(words, words + parts_.zeros.tensor->num_elements,
                     [&](std::uint32_t word) { return word != format_.word_of_middle_zeros(); });
@@ -95,6 +102,10 @@ class GptqTensor final : public CodedTensor {
         group_columns_(format.group_size < 0 ? num_columns_ : format.group_size) {}
 
   static Parts read_parts(Module& module, const GptqFormat& format);
+  void restore_borrows();
+  const std::uint32_t* zero_words() const {
+    return restored_zeros_.empty() ? parts_.zeros.as<std::uint32_t>() : restored_zeros_.data();
+  }
   std::int32_t zero_at(std::int64_t group, std::int64_t row) const;
   void copy_words(const std::uint32_t* from, std::int64_t count, std::uint32_t flipped,
                   std::uint8_t* to, std::int64_t row_bytes) const;
@@ -110,6 +121,8 @@ class GptqTensor final : public CodedTensor {
   Parts parts_;
   GptqFormat format_;
   std::int64_t num_rows_, num_columns_, group_columns_;
+  // The words of zeros as "gptq_v2" stores them, where the file's have borrows; otherwise empty.
+  std::vector<std::uint32_t> restored_zeros_;
   bool has_offsets_ = false;  // whether a zero is not the middle
   ColumnOrder column_order_;
 };
@@ -138,8 +151,25 @@ GptqTensor::Parts GptqTensor::read_parts(Module& module, const GptqFormat& forma
   return parts;
 }
 
+// Only a field of all ones carries; words without any are read field by field, where they are.
+void GptqTensor::restore_borrows() {
+  const auto* const words = parts_.zeros.as<std::uint32_t>();
+  const auto count = static_cast<std::size_t>(parts_.zeros.tensor->num_elements);
+  const std::uint32_t all_ones = (1u << format_.bits) - 1u;
+  const auto has_field_of_ones = [&](std::uint32_t word) {
+    for (unsigned shift = 0; shift < 32; shift += format_.bits) {
+      if ((word >> shift & all_ones) == all_ones) return true;
+    }
+    return false;
+  };
+  if (std::none_of(words, words + count, has_field_of_ones)) return;
+  restored_zeros_.assign(words, words + count);
+  for (std::uint32_t& word : restored_zeros_) word += format_.word_of_ones();
+  format_.stores_zeros_less_one = false;
+}
+
 std::int32_t GptqTensor::zero_at(std::int64_t group, std::int64_t row) const {
-  const auto* const words = parts_.zeros.as<std::uint32_t>() + group * parts_.zeros.dim(1);
+  const std::uint32_t* const words = zero_words() + group * parts_.zeros.dim(1);
   const auto field = static_cast<std::int32_t>(field_at(words, 1, row, format_));
   return format_.stores_zeros_less_one ? field + 1 : field;
 }
@@ -278,8 +308,7 @@ QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) c
 }
 
 // Words of 4-bit codes of 32 rows each are packed where they are, if columns are in order, and so
-// are scales and 4-bit zeros in any case. AutoGPTQ takes a zero of v1, stored less one, without a
-// carry: 1 to 16.
+// are scales and 4-bit zeros in any case, those of v1 without a carry: 1 to 16.
 QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count) const {
   constexpr std::int64_t kRows = 32;
   const bool is_4_bit = format_.bits == 4;
@@ -301,11 +330,22 @@ QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count)
                         .row_stride = 1,
                         .group_stride = num_rows_};
   if (!has_offsets_) return matrix;
-  matrix.file_scales.zeros = parts_.zeros.as<std::uint32_t>() + first / format_.codes_per_word();
+  matrix.file_scales.zeros = zero_words() + first / format_.codes_per_word();
   matrix.file_scales.zero_stride = parts_.zeros.dim(1);
   matrix.file_scales.middle =
       static_cast<std::int8_t>(format_.middle() - (format_.stores_zeros_less_one ? 1 : 0));
   return matrix;
+}
+
+// meta.quantizer is a library with its version, or a list of them.
+bool is_by_gptqmodel(const JsonObject& config) {
+  if (config.type_of("meta") != JsonType::kObject) return false;
+  const JsonObject meta = config.get_object("meta").value();
+  const JsonType type = meta.type_of("quantizer");
+  if (type != JsonType::kString && type != JsonType::kList) return false;
+  const std::vector<std::string> quantizers = meta.get_strings("quantizer");
+  return std::any_of(quantizers.begin(), quantizers.end(),
+                     [](const std::string& name) { return name.starts_with("gptqmodel"); });
 }
 
 // Throws for a configuration that says that the values are made otherwise.
@@ -362,6 +402,7 @@ GptqFormat read_format(const JsonObject& config) {
     refuse_value(config, std::string(key) + " " + quote_name(name), "gptq and gptq_v2 are");
   }
   format.stores_zeros_less_one = name == "gptq";
+  format.has_borrows = is_by_gptqmodel(config);
   const std::string packed = config.get_string("pack_dtype", "int32");
   if (packed != "int32") refuse_value(config, "pack_dtype " + quote_name(packed), "int32 is");
   return format;

@@ -142,6 +142,14 @@ Matrix with_act_order(Matrix matrix, std::int64_t group) {
   return matrix;
 }
 
+// Zeros of version 1 with borrows, which words of the source's own hold.
+Matrix gptq_of_gptqmodel(std::int64_t n, std::int64_t k, std::int64_t group) {
+  Matrix matrix = gptq(n, k, group, "gptq");
+  matrix.config.pop_back();
+  matrix.config += R"(, "meta": {"quantizer": ["gptqmodel:7.7.0"]}})";
+  return matrix;
+}
+
 // 8 bits and zeros in the middle: no offsets.
 Matrix symmetric_gptq(std::int64_t n, std::int64_t k, std::int64_t group) {
   Matrix matrix = gptq(n, k, group, "gptq", 8);
@@ -262,6 +270,7 @@ TEST_CASE("codes of files are packed as their rows are") {
       check_matrix(awq(n, k, 32), MatrixFormat::kInt4, true);
       check_matrix(gptq(n, k, 32, "gptq"), MatrixFormat::kInt4, true);
       check_matrix(gptq(n, k, 32, "gptq_v2"), MatrixFormat::kInt4, true);
+      check_matrix(gptq_of_gptqmodel(n, k, 32), MatrixFormat::kInt4, true);
       check_matrix(with_act_order(gptq(n, k, 32, "gptq"), 32), MatrixFormat::kInt4, k == 32);
       check_matrix(gptq(n, k, 32, "gptq", 8), MatrixFormat::kInt8, false);
       check_matrix(symmetric_gptq(n, k, 32), MatrixFormat::kInt8, false);

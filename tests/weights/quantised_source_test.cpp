@@ -182,7 +182,7 @@ TEST_CASE("a configuration that this build does not read is refused by name") {
        "checkpoint_format \"marlin\""},
       {"gptq_v1", "\"int32\"", "\"int16\"", "pack_dtype \"int16\""},
       {"nf4", "\"llm_int8_threshold\"", "\"llm_int8_threshol_\"", "\"llm_int8_threshol_\""},
-      {"gptq_v1", "\"meta\"", "\"dynamic\"", "\"dynamic\" is not known to this build"},
+      {"gptq_8_bits_v2", "\"meta\"", "\"dynamic\"", "\"dynamic\" is not known to this build"},
   };
   for (const Change& change : kChanges) {
     CAPTURE(change.message);
