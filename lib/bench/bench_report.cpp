@@ -41,6 +41,14 @@ bool is_beyond_bandwidth(const Comparison& comparison) {
                      });
 }
 
+std::string describe_outputs(const Comparison& comparison) {
+  std::size_t num_runs = 0;
+  for (const VariantResult& result : comparison.variants) num_runs += result.runs.size();
+  if (num_runs == 1) return "those of one run, compared with no other";
+  return comparison.outputs_are_equal() ? "the same tokens in every run"
+                                        : "NOT the same tokens in every run";
+}
+
 struct Row {
   const char* name;
   std::function<std::string(const VariantResult&)> text;
@@ -237,9 +245,12 @@ std::string to_table(const Subject& subject, const Comparison& comparison) {
     }
     text += "\n";
   }
-  text += "\noutputs: ";
-  text += comparison.outputs_are_equal() ? "the same tokens in every run\n"
-                                         : "NOT the same tokens in every run\n";
+  text += "\noutputs: " + describe_outputs(comparison) + "\n";
+  const auto num_requests = std::ssize(comparison.workload.requests);
+  constexpr std::ptrdiff_t kRequestsOfPercentiles = 100;
+  if (num_requests > 1 && num_requests <= kRequestsOfPercentiles) {
+    text += "p99 of " + counted(num_requests, "request") + " lies between the two slowest\n";
+  }
   if (is_beyond_bandwidth(comparison)) {
     text += "more bytes a second than the memory gives: weights and pages stay in the caches\n";
   }

@@ -153,6 +153,10 @@ std::string format_file_header(Format format) {
                                 : format_header(format);
 }
 
+bool is_csv_of_captions(std::string_view text) {
+  return without_byte_order_mark(text).starts_with(format_header(Format::kCsv));
+}
+
 std::string format_record(Format format, const Record& record) {
   switch (format) {
     case Format::kJsonl: return to_json_line(record) + "\n";

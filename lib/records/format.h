@@ -36,6 +36,9 @@ std::string format_header(Format format);
 // As format_header(), but for a file: csv begins with the UTF-8 byte order mark, without which
 // Excel decodes the file in the system's code page.
 std::string format_file_header(Format format);
+// Whether a text begins with the header of a csv, with or without the byte order mark: csv of
+// version 0.1, or redirected from standard output, has none.
+bool is_csv_of_captions(std::string_view text);
 // Returns the formatted record with its newline.
 std::string format_record(Format format, const Record& record);
 

@@ -109,10 +109,13 @@ std::optional<Manifest> read_manifest(const std::filesystem::path& path) {
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
     // A folder of that name or a file without read permission is an output error, not a clip error.
-    const bool is_content = error.code() == ErrorCode::kBadReference;
-    throw Error(ErrorCode::kOutputConflict,
-                std::string(error.what()) +
-                    (is_content ? "; mend it, or remove it and start anew with --overwrite" : ""));
+    std::string remedy;
+    if (std::filesystem::is_directory(path)) {
+      remedy = "; move it away, or give another -o";
+    } else if (error.code() == ErrorCode::kBadReference) {
+      remedy = "; mend it, or remove it and start anew with --overwrite";
+    }
+    throw Error(ErrorCode::kOutputConflict, error.what() + remedy);
   }
 }
 

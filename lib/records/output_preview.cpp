@@ -31,7 +31,7 @@ bool is_locked(const fs::path& path) {
 }  // namespace
 
 struct OutputPreview::State {
-  void read(const fs::path& path, const std::set<std::string>& accepted);
+  void read(const RecordsFile& file, const std::set<std::string>& accepted);
   void add(const Record& record);
   void add_size(const Record& record);
 
@@ -63,26 +63,28 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
   }
   if (existing == Existing::kResume) {
     const auto accepted = accepted_keys(require_same_run(path, format, manifest, retry));
-    state_->read(path, accepted);
+    state_->read({.path = path}, accepted);
     state_->replaced.emplace(path, accepted,
                              [this](const Record& record) { state_->add_size(record); });
     return;
   }
   refuse_foreign_file(path);
+  refuse_foreign_manifest(path, manifest);
   // The run would resume an interrupted --overwrite, so its records count.
   refuse_special_file(beside);
+  refuse_foreign_manifest(beside, manifest);
   if (format != Format::kJsonl || is_empty_or_missing(beside)) return;
   refuse_foreign_file(beside);
   refuse_to_lose_captions(beside, manifest);
   const std::optional<Manifest> there = read_manifest(manifest_path(beside));
   if (!there.has_value() || !describe_differences(*there, manifest).empty()) return;
-  state_->read(beside, accepted_keys(*there));
+  state_->read({.path = beside, .is_output = false}, accepted_keys(*there));
 }
 
 OutputPreview::~OutputPreview() = default;
 
-void OutputPreview::State::read(const fs::path& path, const std::set<std::string>& accepted) {
-  read_records(path, accepted, index, [this](const Record& record) { add(record); });
+void OutputPreview::State::read(const RecordsFile& file, const std::set<std::string>& accepted) {
+  read_records(file, accepted, index, [this](const Record& record) { add(record); });
 }
 
 void OutputPreview::State::add_size(const Record& record) {

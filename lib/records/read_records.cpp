@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/utf8.h"
+#include "records/format.h"
 #include "records/internal/lines.h"
 
 namespace caption::records {
@@ -22,13 +24,27 @@ std::optional<Record> find_record(std::string_view text) {
   }
 }
 
+const char* remedy(const RecordsFile& file) {
+  return file.is_output ? "give --overwrite to start the file anew" : "move the file away";
+}
+
+[[noreturn]] void refuse_csv(const RecordsFile& file) {
+  throw Error(ErrorCode::kOutputConflict,
+              file.path.string() +
+                  ": holds captions as csv, to which lines of JSON cannot be added; give another "
+                  "-o, or " +
+                  remedy(file));
+}
+
 }  // namespace
 
-std::int64_t read_records(const std::filesystem::path& path, const std::set<std::string>& accepted,
+std::int64_t read_records(const RecordsFile& file, const std::set<std::string>& accepted,
                           RecordIndex& index, const std::function<void(const Record&)>& visit) {
-  const MappedFile bytes(path);
-  const std::string_view text = as_text(bytes.bytes());
-  std::int64_t offset = 0;
+  const MappedFile bytes(file.path);
+  const std::string_view whole = as_text(bytes.bytes());
+  const std::string_view text = without_byte_order_mark(whole);
+  if (is_csv_of_captions(whole)) refuse_csv(file);
+  std::int64_t offset = std::ssize(whole) - std::ssize(text);
   std::int64_t released = 0;  // bytes whose mapped pages were released
   std::int64_t line_number = 0;
   const auto add = [&](const Record& record, std::int64_t line_bytes) {
@@ -46,10 +62,10 @@ std::int64_t read_records(const std::filesystem::path& path, const std::set<std:
     try {
       add(parse_json_line(line.substr(0, line.size() - 1)), std::ssize(line));
     } catch (const Error& error) {
-      throw Error(ErrorCode::kOutputConflict,
-                  path.string() + ":" + std::to_string(line_number) + ": not a caption record (" +
-                      error.what() +
-                      "); mend or remove the line, or give --overwrite to start the file anew");
+      throw Error(ErrorCode::kOutputConflict, file.path.string() + ":" +
+                                                  std::to_string(line_number) +
+                                                  ": not a caption record (" + error.what() +
+                                                  "); mend or remove the line, or " + remedy(file));
     }
     if (offset - released < kReleasedBytes) return;
     release_pages(bytes.bytes().subspan(static_cast<std::size_t>(released),

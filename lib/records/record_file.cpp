@@ -48,6 +48,7 @@ struct RecordFile::State {
   void finish_swap();
   void start_anew(const Manifest& now);
   void read_records();
+  void describe_foreign_records() const;
   void swap();
   void compact();
   void copy_live_lines(OutputFile& target) const;
@@ -126,11 +127,13 @@ void RecordFile::State::remove_unfinished_copies() {
 // Records of an interrupted overwriting run are kept if they are JSONL, were made with the same
 // settings and include a caption.
 void RecordFile::State::open_overwriting(const Manifest& now) {
+  const fs::path path = with_suffix(output, ".new");
   refuse_foreign_file(output);
+  refuse_foreign_manifest(output, now);
+  refuse_special_file(path);
+  refuse_foreign_manifest(path, now);
   overwritten.emplace(output);
   remove_unfinished_copies();
-  const fs::path path = with_suffix(output, ".new");
-  refuse_special_file(path);
   file.emplace(path);
   if (file->size_bytes() > 0) {
     refuse_foreign_file(path);
@@ -174,9 +177,11 @@ void RecordFile::State::finish_swap() {
 // Adds the records of earlier runs to the index, ends a last line that lacks its end alone, and
 // cuts off a torn line.
 void RecordFile::State::read_records() {
-  const std::int64_t complete_bytes = records::read_records(file->path(), accepted, index);
+  const std::int64_t complete_bytes = records::read_records(
+      {.path = file->path(), .is_output = !overwritten.has_value()}, accepted, index);
   if (complete_bytes > file->size_bytes()) file->append("\n", Durability::kNow);
   num_found = index.num_live();
+  describe_foreign_records();
   const std::int64_t torn_bytes = file->size_bytes() - complete_bytes;
   if (torn_bytes == 0) return;
   const std::string film =
@@ -187,6 +192,18 @@ void RecordFile::State::read_records() {
                   (film.empty() ? "its clip" : escape_file_name(unescape_file_name(film))) +
                   " is captioned again if it is among the clips of this run");
   file->truncate(complete_bytes);
+}
+
+// Records of another output or configuration may have been copied into the file.
+void RecordFile::State::describe_foreign_records() const {
+  const std::int64_t count = index.num_refused();
+  if (count == 0) return;
+  log_warning("records",
+              file->path().string() + ": " + counted(count, "record was", "records were") +
+                  " made with settings that " + manifest_path(file->path()).filename().string() +
+                  " does not name; " + (count == 1 ? "it does" : "they do") +
+                  " not count, and the clip" + (count == 1 ? " is" : "s are") +
+                  " captioned again if this run names " + (count == 1 ? "it" : "them"));
 }
 
 bool RecordFile::State::must_remake(const RecordSlot& slot) const {
@@ -374,10 +391,7 @@ void RecordFile::State::write(const Record& record) {
 void RecordFile::sync() {
   state_->file->sync();
   state_->file->require_untouched();
-  // Without a manifest the records could not be resumed.
-  const fs::path path = manifest_path(state_->file->path());
-  std::error_code error;
-  if (!fs::exists(path, error)) write_manifest(path, state_->manifest);
+  restore_manifest(state_->file->path(), state_->manifest);
 }
 
 void RecordFile::note_unread() {

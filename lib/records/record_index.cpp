@@ -106,6 +106,11 @@ std::int64_t RecordIndex::num_usable() const {
   });
 }
 
+std::int64_t RecordIndex::num_refused() const {
+  return std::count_if(slots_.begin(), slots_.end(),
+                       [](const RecordSlot& slot) { return slot.is_live && !slot.is_accepted; });
+}
+
 bool RecordIndex::has_unread() const {
   return std::any_of(slots_.begin(), slots_.end(), [](const RecordSlot& slot) {
     const bool has_no_content = slot.content == Hash128{} && slot.times == Hash128{};

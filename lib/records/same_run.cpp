@@ -9,6 +9,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mapped_file.h"
 #include "records/internal/lines.h"
 #include "records/internal/read_records.h"
@@ -77,14 +78,14 @@ std::optional<std::filesystem::path> find_left_manifest(const std::filesystem::p
   const fs::path beside = output.string() + ".new";
   const fs::path left = manifest_path(beside);
   if (fs::exists(beside) || !fs::exists(left)) return std::nullopt;
-  const std::optional<Manifest> theirs = read_manifest(left);
   const MappedFile bytes(output);
-  const std::string_view text = as_text(bytes.bytes());
   try {
-    const Record first = parse_json_line(text.substr(0, text.find('\n')));
+    const Record first = parse_json_line(first_line(as_text(bytes.bytes())));
+    const std::optional<Manifest> theirs = read_manifest(left);
     if (theirs.has_value() && first.settings == settings_key(*theirs)) return left;
-  } catch (const Error&) {
-    // csv, txt, an empty or a foreign file
+  } catch (const Error& error) {
+    // The output is a csv, a txt, empty or foreign, or the other file is no manifest.
+    if (is_of_machine(error.code())) throw;
   }
   return std::nullopt;
 }
@@ -129,8 +130,8 @@ Manifest require_same_run(const std::filesystem::path& output, Format format,
   if (!share_a_name(*there, manifest)) {
     throw Error(ErrorCode::kOutputConflict,
                 path.string() +
-                    ": has no setting that a run has, so it is no manifest of an output; give "
-                    "another -o, or --overwrite to start anew");
+                    ": has no setting that a run has, so it is no manifest of an output; move it "
+                    "away and start anew with --overwrite, or give another -o");
   }
   std::vector<std::string> ignored = {std::string(kRetriedWith)};
   if (!retry.statuses.empty()) {
@@ -158,7 +159,8 @@ void refuse_to_lose_captions(const std::filesystem::path& beside, const Manifest
   const std::string differences = there.has_value() ? describe_differences(*there, manifest) : "";
   if (there.has_value() && differences.empty()) return;
   RecordIndex index;
-  read_records(beside, there.has_value() ? accepted_keys(*there) : std::set<std::string>{}, index);
+  read_records({.path = beside, .is_output = false},
+               there.has_value() ? accepted_keys(*there) : std::set<std::string>{}, index);
   if (index.num_usable() == 0) return;
   throw Error(ErrorCode::kOutputConflict,
               beside.string() + ": holds " + counted(index.num_usable(), "caption") +
@@ -195,18 +197,37 @@ void refuse_foreign_file(const std::filesystem::path& path) {
 void refuse_foreign_manifest(const std::filesystem::path& output, const Manifest& manifest) {
   namespace fs = std::filesystem;
   const fs::path path = manifest_path(output);
-  if (is_empty_or_missing(path)) return;
+  std::error_code error;
+  const bool is_file = fs::is_regular_file(path, error);
+  if (is_file ? is_empty_or_missing(path) : !fs::exists(path, error)) return;
   try {
     const std::optional<Manifest> there = read_manifest(path);
     if (!there.has_value() || share_a_name(*there, manifest)) return;
   } catch (const Error& unreadable) {
     const bool is_readable = ::access(path.c_str(), R_OK) == 0;
-    if (unreadable.code() != ErrorCode::kOutputConflict || !is_readable) throw;
+    if (is_file && (unreadable.code() != ErrorCode::kOutputConflict || !is_readable)) throw;
   }
   throw Error(ErrorCode::kOutputConflict,
               path.string() +
                   ": is no manifest of an output, and one of this name is written beside " +
                   output.filename().string() + "; move it away, or give another -o");
+}
+
+void restore_manifest(const std::filesystem::path& output, const Manifest& manifest) {
+  const std::filesystem::path path = manifest_path(output);
+  std::string what = "was removed";
+  try {
+    const std::optional<Manifest> there = read_manifest(path);
+    if (there.has_value() && settings_key(*there) == settings_key(manifest)) return;
+    if (there.has_value()) what = "was changed (" + describe_differences(*there, manifest) + ")";
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutputConflict) throw;
+    what = "was changed, and is no manifest now,";
+  }
+  write_manifest(path, manifest);
+  log_warning("records", path.string() + ": " + what +
+                             " by another program during the run, and is written anew with the "
+                             "settings of the records");
 }
 
 bool is_output(const std::filesystem::path& path) {
@@ -219,11 +240,9 @@ bool is_output(const std::filesystem::path& path) {
   }
   const MappedFile file(path);
   const std::string_view text = as_text(file.bytes());
-  // A csv of version 0.1, or one redirected from standard output, has no byte order mark.
-  if (text.starts_with(format_file_header(Format::kCsv))) return true;
-  if (text.starts_with(format_header(Format::kCsv))) return true;
+  if (is_csv_of_captions(text)) return true;
   try {
-    parse_json_line(text.substr(0, text.find('\n')));
+    parse_json_line(first_line(text));
     return true;
   } catch (const Error&) {
     return false;

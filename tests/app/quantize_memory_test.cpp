@@ -39,8 +39,8 @@ TEST_SUITE("app/quantize_memory") {
     const fs::path small = fs::path(CAPTION_SOURCE_DIR) / "tests/golden/model/composed/llm";
     for (const char* const format : {"nf4", "gguf-q4_0"}) {
       CAPTURE(format);
-      // Of the program, its libraries and threads, and buffers of one size for every model: a model
-      // of 0.2 MB.
+      // A model of 0.2 MB needs the program, its libraries and threads, and buffers whose size no
+      // model changes.
       const std::int64_t constant = peak_bytes(small, folder / "out", format);
       // Pages of the layer's bf16 in the file, and its codes of 4.5 bits.
       const std::int64_t layer = DrawnModel::kLayerWeights * 2 + DrawnModel::kLayerWeights * 9 / 16;

@@ -2,33 +2,15 @@
 #include "base/log.h"
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <iterator>
 #include <string>
+
+#include "tests/support/stderr_of.h"
 
 namespace caption {
 namespace {
 
-namespace fs = std::filesystem;
-
-// The bytes that `write` writes to stderr while stderr is redirected to a file.
-std::string stderr_of(const std::function<void()>& write) {
-  const fs::path path = fs::path(CAPTION_TEST_TMP) / "stderr";
-  const int before = ::dup(STDERR_FILENO);
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  REQUIRE(::dup2(file, STDERR_FILENO) >= 0);
-  write();
-  ::dup2(before, STDERR_FILENO);
-  ::close(before);
-  ::close(file);
-  std::ifstream text(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(text), {}};
-}
+using test::stderr_of;
 
 TEST_SUITE("base/log") {
   TEST_CASE("a line names its level and its module") {

@@ -816,7 +816,7 @@ TEST_SUITE("records/record_file") {
     for (const auto& [content, what] :
          {std::pair("{}", "holds no settings, so it is no manifest of an output; mend it, or "),
           std::pair("{\"name\": \"package\"}",
-                    "has no setting that a run has, so it is no manifest of an output; give ")}) {
+                    "has no setting that a run has, so it is no manifest of an output; move ")}) {
       CAPTURE(std::string(content));
       write_file(manifest_path(path), content);
       const std::string text = refusal(path, Format::kJsonl, kManifest);
@@ -825,31 +825,6 @@ TEST_SUITE("records/record_file") {
       CHECK(read_file(path) == before);
       CHECK(read_file(manifest_path(path)) == content);
     }
-  }
-
-  TEST_CASE("--overwrite starts an output anew whose manifest is damaged, but no other file") {
-    const Folder folder;
-    const fs::path path = folder / "c.jsonl";
-    for (const char* const content : {"", "{", "[]", "{}", "{\"a\": 1}"}) {
-      CAPTURE(std::string(content));
-      write_records(path, {sample_record("a.mp4")});
-      write_file(manifest_path(path), content);
-      CHECK(refusal(path, Format::kJsonl, kManifest) != "");
-      write_records(path, {sample_record("b.mp4")}, {}, Existing::kOverwrite);
-      CHECK(read_file(path).find("b.mp4") != std::string::npos);
-      CHECK(refusal(path, Format::kJsonl, kManifest) == "");
-      write_file(path, "no record\n");
-      write_file(manifest_path(path), content);
-      CHECK(refusal(path, Format::kJsonl, kManifest, Existing::kOverwrite) != "");
-      CHECK(read_file(path) == "no record\n");
-      fs::remove(path);
-      fs::remove(manifest_path(path));
-    }
-    // A folder could not be replaced at the end of the run.
-    write_records(path, {sample_record("a.mp4")}, {}, Existing::kOverwrite);
-    fs::remove(manifest_path(path));
-    fs::create_directory(manifest_path(path));
-    CHECK(refusal(path, Format::kJsonl, kManifest, Existing::kOverwrite) != "");
   }
 
   TEST_CASE("captions of an interrupted overwrite are not lost to another configuration") {
@@ -970,29 +945,6 @@ TEST_SUITE("records/record_file") {
     }
     write_file(folder / "foreign.csv", "name,age\r\n");
     CHECK(refusal(folder / "foreign.csv", Format::kCsv, kManifest, Existing::kOverwrite) != "");
-  }
-
-  TEST_CASE("a file of another kind under the manifest's name is not replaced") {
-    const Folder folder;
-    const fs::path output = folder / "c.jsonl";
-    const fs::path beside = folder / "c.jsonl.manifest.json";
-    for (const char* text : {"{\"mine\": \"1\"}", "[1, 2]", "notes"}) {
-      CAPTURE(text);
-      write_file(beside, text);
-      for (const Existing existing : {Existing::kResume, Existing::kOverwrite}) {
-        CHECK(refusal(output, Format::kJsonl, kManifest, existing)
-                  .ends_with("c.jsonl.manifest.json: is no manifest of an output, and one of this "
-                             "name is written beside c.jsonl; move it away, or give another -o"));
-      }
-      CHECK(read_file(beside) == text);
-      CHECK_FALSE(fs::exists(output));
-    }
-    // That of an output which was removed, and one that was never written, are.
-    for (const std::string& text : {to_json(kManifest), std::string()}) {
-      write_file(beside, text);
-      CHECK(refusal(output, Format::kJsonl, kManifest) == "");
-      fs::remove(output);
-    }
   }
 
   TEST_CASE("a link to the output stays a link") {

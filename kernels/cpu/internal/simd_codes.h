@@ -65,18 +65,10 @@ void add_pair(const Codes& codes, std::int64_t pair, const float* x, PanelSums<S
   }
 }
 
-template <class Simd>
-struct PanelRow8 : PanelCodes8<Simd> {
-  using PanelCodes8<Simd>::PanelCodes8;
-  void add(std::int64_t pair, const float* x, PanelSums<Simd>& sums) const {
-    add_pair<Simd>(*this, pair, x, sums);
-  }
-  static void settle(PanelSums<Simd>&) {}
-};
-
-template <class Simd>
-struct PanelRow4 : PanelCodes4<Simd> {
-  using PanelCodes4<Simd>::PanelCodes4;
+// Multiplies one row of activations with a panel of codes, PanelCodes8 or PanelCodes4.
+template <class Simd, class Codes>
+struct PanelRow : Codes {
+  using Codes::Codes;
   void add(std::int64_t pair, const float* x, PanelSums<Simd>& sums) const {
     add_pair<Simd>(*this, pair, x, sums);
   }
@@ -84,7 +76,7 @@ struct PanelRow4 : PanelCodes4<Simd> {
 };
 
 // Integer codes of 4 bits on tiers that have Simd::WordCodes. Products and sums have the bits of
-// PanelRow4 times a power of 2, as long as activations are below 2^95.
+// PanelRow times a power of 2, as long as activations are below 2^95.
 template <class Simd, bool kIsSigned>
 struct PanelRowOfIntegers4 {
   using Numbers = typename Simd::template WordCodes<kIsSigned>;

@@ -150,7 +150,7 @@ void panel8(const QuantisedArgs& args) {
   call_with_scales<Simd>(args, [&](auto scales) {
     constexpr Element kScales = decltype(scales)::kValue;
     if (args.m > 1) return quantised_rows<Simd, kScales, PanelCodes8<Simd>>(args);
-    quantised_row<Simd, kScales, PanelRow8<Simd>>(args);
+    quantised_row<Simd, kScales, PanelRow<Simd, PanelCodes8<Simd>>>(args);
   });
 }
 
@@ -167,7 +167,7 @@ void panel4(const QuantisedArgs& args) {
         return quantised_row<Simd, kScales, PanelRowOfIntegers4<Simd, false>>(args);
       }
     }
-    quantised_row<Simd, kScales, PanelRow4<Simd>>(args);
+    quantised_row<Simd, kScales, PanelRow<Simd, PanelCodes4<Simd>>>(args);
   });
 }
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/utf8.h"
+
 namespace caption::records {
 
 inline std::string_view as_text(std::span<const std::byte> bytes) {
@@ -15,6 +17,12 @@ inline std::string_view as_text(std::span<const std::byte> bytes) {
 inline std::size_t complete_lines_bytes(std::string_view text) {
   const std::size_t last = text.rfind('\n');
   return last == std::string_view::npos ? 0 : last + 1;
+}
+
+// The first line without its newline, and without a byte order mark before it.
+inline std::string_view first_line(std::string_view text) {
+  text = without_byte_order_mark(text);
+  return text.substr(0, text.find('\n'));
 }
 
 template <class Visit>

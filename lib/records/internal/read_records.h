@@ -13,13 +13,22 @@
 
 namespace caption::records {
 
+// A file that read_records() reads; its messages say what may be done about a bad line.
+struct RecordsFile {
+  std::filesystem::path path;
+  // Whether --overwrite starts the file anew. Otherwise it lies beside an output (FILE.new,
+  // FILE.replaced).
+  bool is_output = true;
+};
+
 // Adds every complete line of a JSONL output to `index`, marks whether its settings are in
-// `accepted` (accepted_keys()), and calls visit(record) for it; blank lines are skipped. A last
-// line that is a record and lacks its end of line alone, as some editors leave it, counts as
-// complete, with that end. Returns the number of bytes of all complete lines, one more than the
-// file has if the end of the last one is missing; any bytes after them are a torn line. Throws
-// Error(kOutputConflict) naming a line that is not a record, and as MappedFile.
-std::int64_t read_records(const std::filesystem::path& path, const std::set<std::string>& accepted,
+// `accepted` (accepted_keys()), and calls visit(record) for it; blank lines and a byte order mark
+// before the first line are skipped. A last line that is a record and lacks its end of line alone,
+// as some editors leave it, counts as complete, with that end. Returns the number of bytes of all
+// complete lines, one more than the file has if the end of the last one is missing; any bytes after
+// them are a torn line. Throws Error(kOutputConflict) naming a line that is not a record, or a csv
+// of captions, and as MappedFile.
+std::int64_t read_records(const RecordsFile& file, const std::set<std::string>& accepted,
                           RecordIndex& index, const std::function<void(const Record&)>& visit = {});
 
 // Returns Record::video of a line of which only the beginning was written; an empty text when it is

@@ -77,7 +77,8 @@ class RecordIndex {
 
   std::int64_t num_live() const { return num_live_; }
   std::int64_t num_superseded() const { return std::ssize(slots_) - num_live_; }
-  std::int64_t num_usable() const;  // live records that have a caption
+  std::int64_t num_usable() const;   // live records that have a caption
+  std::int64_t num_refused() const;  // live records for which is_accepted is false
   // Whether a live record is of a clip that could not be read, or is a machine failure.
   bool has_unread() const;
   const std::deque<RecordSlot>& slots() const { return slots_; }  // in file order

@@ -47,9 +47,15 @@ void refuse_special_file(const std::filesystem::path& path);
 
 // Throws Error(kOutputConflict) for a file for which is_output() is false.
 void refuse_foreign_file(const std::filesystem::path& path);
-// Of an output without a byte: throws Error(kOutputConflict) if a file of its manifest's name is
-// there, holds something, and is no manifest of an output like this one.
+
+// Throws Error(kOutputConflict) if what lies under the name of the output's manifest is neither a
+// manifest of a run nor empty: writing a manifest there would destroy it.
 void refuse_foreign_manifest(const std::filesystem::path& output, const Manifest& manifest);
+
+// Writes the output's manifest again, and warns, if another program has removed or changed it
+// during the run: with another manifest the records could not be continued. Throws as
+// write_manifest().
+void restore_manifest(const std::filesystem::path& output, const Manifest& manifest);
 
 // Whether a non-empty file is the output of an earlier run: it has a manifest, or begins with a
 // record or with the header of a csv. Throws as read_manifest() where a folder or the like has the

@@ -1,0 +1,169 @@
+// Tests what an output does about files of other programs under its names, and about changes that
+// other programs make.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "records/record_file.h"
+#include "sample_record.h"
+#include "tests/support/stderr_of.h"
+
+namespace caption::records {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Manifest kManifest{{{"seed", "20"}, {"prompt", "설명"}}};
+const Manifest kOther{{{"seed", "21"}, {"prompt", "설명"}}};
+
+void write_records(const fs::path& path, const std::vector<Record>& records,
+                   Existing existing = Existing::kResume, const Manifest& manifest = kManifest) {
+  RecordFile file(path, Format::kJsonl, manifest, existing);
+  for (const Record& record : records) file.append(record);
+  file.finish();
+}
+
+// Returns the code and the sentence with which an output is refused; empty where it is opened.
+std::string refusal(const fs::path& path, Existing existing = Existing::kResume) {
+  try {
+    const RecordFile file(path, Format::kJsonl, kManifest, existing);
+    return "";
+  } catch (const Error& error) {
+    return std::string(error_code_name(error.code())) + " " + error.what();
+  }
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_SUITE("records/foreign_files") {
+  TEST_CASE("a file of another kind under the manifest's name is not replaced") {
+    const Folder folder;
+    const fs::path output = folder / "c.jsonl";
+    const fs::path beside = folder / "c.jsonl.manifest.json";
+    for (const char* text : {"{\"mine\": \"1\"}", "[1, 2]", "notes"}) {
+      CAPTURE(text);
+      write_file(beside, text);
+      for (const Existing existing : {Existing::kResume, Existing::kOverwrite}) {
+        CHECK(refusal(output, existing)
+                  .ends_with("c.jsonl.manifest.json: is no manifest of an output, and one of this "
+                             "name is written beside c.jsonl; move it away, or give another -o"));
+      }
+      CHECK(read_file(beside) == text);
+      CHECK_FALSE(fs::exists(output));
+    }
+    // That of an output which was removed, and one that was never written, are.
+    for (const std::string& text : {to_json(kManifest), std::string()}) {
+      write_file(beside, text);
+      CHECK(refusal(output) == "");
+      fs::remove(output);
+    }
+  }
+
+  TEST_CASE("--overwrite replaces no file that has the manifest's name and is none") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const fs::path beside = folder / "c.jsonl.new";
+    write_records(path, {sample_record("a.mp4")});
+    const std::string records = read_file(path);
+    const std::string manifest = read_file(manifest_path(path));
+    const auto overwriting = [&] { return refusal(path, Existing::kOverwrite); };
+    for (const fs::path& output : {path, beside}) {
+      const std::string name = manifest_path(output);
+      for (const char* const content : {"{", "[]", "{}", "{\"a\": 1}", "{\"mine\": \"1\"}"}) {
+        CAPTURE(std::string(content));
+        write_file(name, content);
+        CHECK(contains(overwriting(), name + ": is no manifest of an output"));
+        CHECK(read_file(name) == content);
+        CHECK(read_file(path) == records);
+        CHECK_FALSE(fs::exists(beside));
+      }
+      fs::remove(name);
+      fs::create_directory(name);
+      CHECK(contains(overwriting(), "move it away, or give another -o"));
+      fs::remove(name);
+      write_file(manifest_path(path), manifest);
+    }
+    write_file(manifest_path(path), "");
+    CHECK(refusal(path) != "");
+    write_records(path, {sample_record("b.mp4")}, Existing::kOverwrite);
+    CHECK(contains(read_file(path), "b.mp4"));
+    CHECK(refusal(path) == "");
+  }
+
+  TEST_CASE("a folder under the manifest's name is named, and no empty output is left") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    fs::create_directory(manifest_path(path));
+    CHECK(contains(refusal(path), "move it away, or give another -o"));
+    CHECK_FALSE(fs::exists(path));
+    write_file(path, to_json_line(sample_record("a.mp4")) + "\n");
+    CHECK(contains(refusal(path), "move it away, or give another -o"));
+  }
+
+  TEST_CASE("a foreign file under the name of FILE.new's manifest does not stop a resume") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4")});
+    write_file(folder / "c.jsonl.new.manifest.json", "notes");
+    CHECK(refusal(path) == "");
+    CHECK(read_file(folder / "c.jsonl.new.manifest.json") == "notes");
+  }
+
+  TEST_CASE("a manifest that another program changes during a run is written again") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    for (const std::string& text : {to_json(kOther), std::string("notes"), std::string()}) {
+      CAPTURE(text);
+      RecordFile file(path, Format::kJsonl, kManifest, Existing::kResume);
+      file.append(sample_record("a.mp4"));
+      CHECK(test::stderr_of([&] { file.sync(); }).empty());
+      write_file(manifest_path(path), text);
+      const std::string log = test::stderr_of([&] { file.finish(); });
+      CHECK(contains(log, "by another program during the run, and is written anew"));
+      CHECK(settings_key(*read_manifest(manifest_path(path))) == settings_key(kManifest));
+    }
+    CHECK(refusal(path) == "");
+  }
+
+  TEST_CASE("records of settings that the manifest does not name are counted in a warning") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(folder / "other.jsonl", {sample_record("b.mp4")}, Existing::kResume, kOther);
+    write_records(path, {sample_record("a.mp4")});
+    write_file(path, read_file(path) + read_file(folder / "other.jsonl"));
+    const std::string log = test::stderr_of([&] { CHECK(refusal(path) == ""); });
+    CHECK(contains(log,
+                   "c.jsonl: 1 record was made with settings that c.jsonl.manifest.json does not "
+                   "name; it does not count"));
+  }
+
+  TEST_CASE("a byte order mark stays before the first record, and a csv is named as one") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4"), sample_record("b.mp4")});
+    write_file(path, "\xEF\xBB\xBF" + read_file(path));
+    const std::string before = read_file(path);
+    write_records(path, {sample_record("c.mp4")});
+    CHECK(read_file(path).starts_with(before));
+    write_file(path, format_file_header(Format::kCsv));
+    CHECK(contains(refusal(path), "c.jsonl: holds captions as csv"));
+  }
+
+  TEST_CASE("a foreign FILE.replaced is to be moved away") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4")});
+    write_file(folder / "c.jsonl.replaced", "notes\n");
+    const std::string text = refusal(path);
+    CHECK(contains(text, "c.jsonl.replaced:1: not a caption record"));
+    CHECK(text.ends_with("mend or remove the line, or move the file away"));
+  }
+}
+
+}  // namespace
+}  // namespace caption::records
