@@ -200,7 +200,7 @@ void say_demonstration(const model::CaptionModel& model, const config::Preset& p
 
 // Logs the details of -v, adapters, and drafts that nothing has, before the first clip.
 void log_choices(const model::CaptionModel& model, const pipeline::Options& options,
-                 std::size_t num_inputs) {
+                 const PresetFlags& flags, std::size_t num_inputs) {
   log_detail("run", "model " + std::string(model.family()) + ", weights of " +
                         format_bytes(model.weight_bytes()) + " for " +
                         model.context().arithmetic() + ", at most " +
@@ -212,10 +212,14 @@ void log_choices(const model::CaptionModel& model, const pipeline::Options& opti
                         records::escape_file_name(adapter.folder.string()) + ": " +
                         counted(adapter.num_modules, "module"));
   }
+  // Of --drafts on the command line warn_of_unused() tells.
   const config::DraftMethod method = options.drafts.how.method;
-  if (method != config::DraftMethod::kNone && options.sampling.num_beams > 1) {
-    log_info("run", "--drafts " + std::string(config::choice_name(method)) +
-                        " has no effect: beams have no drafts; captions of one beam have them");
+  const bool is_of_preset =
+      std::none_of(flags.overrides.begin(), flags.overrides.end(),
+                   [](const config::Override& flag) { return flag.key == "speculative.method"; });
+  if (is_of_preset && method != config::DraftMethod::kNone && options.sampling.num_beams > 1) {
+    log_info("run", "the preset's drafts (" + std::string(config::choice_name(method)) +
+                        ") have no effect on beams");
   }
 }
 
@@ -253,7 +257,7 @@ int caption_clips(const RunFlags& flags, const Replicas& replicas,
   if (flags.output.is_streamed) {
     options.on_text = [&](std::string_view text) { streamed.write(text); };
   }
-  log_choices(model, options, inputs.size());
+  log_choices(model, options, flags.preset, inputs.size());
   RunOutput output(flags.output, manifest);
   const pipeline::ThreadPlan threads = options.threads;
   log_info("run", "threads " + pipeline::describe_threads(model.context().num_threads, threads));

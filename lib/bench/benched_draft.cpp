@@ -1,6 +1,5 @@
 // The models of drafts that bench_model_drafts() measures.
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "base/counted.h"
@@ -32,21 +31,13 @@ class BenchedDecoder final : public BenchedDraft {
  public:
   BenchedDecoder(model::Decoder& decoder, Stream& stream,
                  const engine::DraftDecoderOptions& options)
-      : draft_(decoder, stream, options, equal_vocabulary(decoder.spec().vocab)) {}
+      : draft_(decoder, stream, options, text::VocabularyMatch::identity(decoder.spec().vocab)) {}
   drafts::DraftModel& model() override { return draft_; }
   void begin(std::int64_t sequence, const engine::Request& request) override {
     draft_.begin(sequence, {.prompt_ids = request.prompt_ids});
   }
 
  private:
-  static text::VocabularyMatch equal_vocabulary(std::int64_t vocab) {
-    text::VocabularyMatch match;
-    match.to_other.resize(static_cast<std::size_t>(vocab));
-    std::iota(match.to_other.begin(), match.to_other.end(), 0);
-    match.from_other = match.to_other;
-    return match;
-  }
-
   engine::DraftDecoder draft_;
 };
 

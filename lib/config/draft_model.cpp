@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "base/counted.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "config/preset_blueprint.h"
 #include "config/resources.h"
@@ -25,6 +27,20 @@ void require_smaller(const Preset& preset, const Locations& locations) {
                                      "; a draft model saves time only where it is much smaller");
 }
 
+void describe_match(const text::VocabularyMatch& match, const std::string& draft) {
+  const std::int64_t num_other = match.num_spelled() + match.num_lost();
+  if (num_other == 0) return;
+  std::string text = "draft model " + draft + ": its vocabulary has " +
+                     std::to_string(match.num_same()) + " of the model's " +
+                     counted(match.num_same() + num_other, "token") +
+                     ", the only ones that it can guess";
+  if (match.num_lost() > 0) {
+    text += "; after " + counted(match.num_lost(), "token") +
+            " that it cannot write a caption has no guesses";
+  }
+  log_info("config", text);
+}
+
 std::unique_ptr<model::CaptionModel> open(const Context& context, const Preset& preset,
                                           const Locations& locations,
                                           const model::CaptionModel& model,
@@ -40,7 +56,7 @@ std::unique_ptr<model::CaptionModel> open(const Context& context, const Preset& 
                                   .opening = choices.opening,
                                   .requantises = preset.quantization.requantize,
                                   .cancelled = choices.cancelled});
-  pipeline::match_draft(model, *draft);
+  describe_match(pipeline::match_draft(model, *draft), preset.speculative.draft_model);
   if (preset.video.max_pixels > 0 && draft->preprocess_spec().smart) {
     draft->set_max_pixels(preset.video.max_pixels);
   }

@@ -17,9 +17,9 @@ bool has_draft_model(const Preset& preset);
 
 // Opens speculative.draft_model for `context` with 16-bit weights, or returns null without one.
 // video.max_pixels limits its frames where it can. Throws Error with a sentence that names the
-// draft model: kUsage for one that is larger than the preset's model, or whose vocabulary lacks a
-// token of `model`; otherwise as open_model(). To be checked only,
-// its weights stay as they are stored.
+// draft model: kUsage for one that is larger than the preset's model, or whose vocabulary has no
+// token of that of `model`; otherwise as open_model(). Logs how much of the vocabulary it has, if
+// it is another one. To be checked only, its weights stay as they are stored.
 std::unique_ptr<model::CaptionModel> open_draft_model(const Context& context, const Preset& preset,
                                                       const Locations& locations,
                                                       const model::CaptionModel& model,

@@ -50,10 +50,7 @@ struct DraftDecoder::State {
         pool(num_affordable_pages(decoder.spec(), to_engine_options(options))),
         runner(decoder, stream, to_engine_options(options), pool.num_pages()) {}
 
-  // The id of a token of the target, or -1.
-  std::int32_t to_draft(std::int32_t token) const;
-  std::int32_t to_target(std::int32_t token) const;
-  // How many of the sequence's tokens after the prompt are those of `output` and `followers`.
+  // How many of the sequence's tokens after the prompt write `output` and `followers`.
   std::int64_t num_equal(const Drafted& drafted, std::span<const std::int32_t> output,
                          std::span<const std::int32_t> followers) const;
   // Makes the sequence's tokens those of the query, of which at least the last is to be computed.
@@ -83,18 +80,6 @@ struct DraftDecoder::State {
   std::vector<kv::PageCopy> copies;
 };
 
-std::int32_t DraftDecoder::State::to_draft(std::int32_t token) const {
-  const auto index = static_cast<std::size_t>(token);
-  return token >= 0 && index < vocabulary.to_other.size() ? vocabulary.to_other[index]
-                                                          : drafts::kNoGuess;
-}
-
-std::int32_t DraftDecoder::State::to_target(std::int32_t token) const {
-  const auto index = static_cast<std::size_t>(token);
-  return token >= 0 && index < vocabulary.from_other.size() ? vocabulary.from_other[index]
-                                                            : drafts::kNoGuess;
-}
-
 std::int64_t DraftDecoder::State::num_equal(const Drafted& drafted,
                                             std::span<const std::int32_t> output,
                                             std::span<const std::int32_t> followers) const {
@@ -102,8 +87,12 @@ std::int64_t DraftDecoder::State::num_equal(const Drafted& drafted,
   std::size_t count = 0;
   const auto skip_equal = [&](std::span<const std::int32_t> tokens) {
     for (const std::int32_t token : tokens) {
-      if (count == held.size() || held[count] != to_draft(token)) return false;
-      ++count;
+      const std::span<const std::int32_t> ids = vocabulary.to_other(token);
+      if (ids.empty()) return false;
+      for (const std::int32_t id : ids) {
+        if (count == held.size() || held[count] != id) return false;
+        ++count;
+      }
     }
     return true;
   };
@@ -115,13 +104,14 @@ bool DraftDecoder::State::set_tokens(const ModelQuery& query, Drafted& drafted) 
   Sequence& sequence = drafted.sequence;
   const auto num_kept = static_cast<std::size_t>(num_equal(drafted, query.output, query.followers));
   sequence.tokens.resize(static_cast<std::size_t>(sequence.num_prompt) + num_kept);
-  std::size_t index = 0;
+  std::size_t index = 0;  // position of a token of the draft model after the prompt
   for (const std::span<const std::int32_t> tokens : {query.output, query.followers}) {
     for (const std::int32_t token : tokens) {
-      if (index++ < num_kept) continue;
-      const std::int32_t id = to_draft(token);
-      if (id < 0) return false;
-      sequence.tokens.push_back(id);
+      const std::span<const std::int32_t> ids = vocabulary.to_other(token);
+      if (ids.empty()) return false;
+      for (const std::int32_t id : ids) {
+        if (index++ >= num_kept) sequence.tokens.push_back(id);
+      }
     }
   }
   const std::int64_t size = std::ssize(sequence.tokens);
@@ -161,7 +151,7 @@ Guess DraftDecoder::State::guess_of(const Drafted& drafted, std::int64_t row) {
   } else if (const std::optional<SoftmaxPeak> peak = find_peak(rows.logits)) {
     guess = guess_at(*peak);
   }
-  guess.token = to_target(guess.token);
+  guess.token = vocabulary.from_other(guess.token);
   return guess;
 }
 
@@ -244,7 +234,12 @@ std::int64_t DraftDecoder::num_missing(std::int64_t sequence,
   if (found == state_->sequences.end()) return 0;
   const Drafted& drafted = *found->second;
   const std::int64_t num_prompt = drafted.sequence.num_prompt;
-  const std::int64_t size = num_prompt + std::ssize(output);
+  std::int64_t size = num_prompt;
+  for (const std::int32_t token : output) {
+    const auto num_ids = std::ssize(state_->vocabulary.to_other(token));
+    if (num_ids == 0) return 0;
+    size += num_ids;
+  }
   const std::int64_t num_held =
       std::min(drafted.num_computed, num_prompt + state_->num_equal(drafted, output, {}));
   return size - std::min(num_held, size - 1);

@@ -2,7 +2,9 @@
 // sequences, for drafts::Drafter.
 //
 // It has pages of its own: its prompts have other lengths than those of the target, as it has
-// another chat template and other vision tokens, or none. A sequence's pages keep what was computed
+// another chat template and other vision tokens, or none. Its vocabulary may be another one: tokens
+// that it lacks are written with several of its own, and a token that nothing writes ends the
+// guesses for the sequence. A sequence's pages keep what was computed
 // for it; a pass computes what is new, and takes back what was guessed and turned out otherwise.
 // Where pages are scarce, those of the sequence that was asked for longest ago are freed, and
 // computed again when it is asked for.

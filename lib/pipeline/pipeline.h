@@ -242,12 +242,12 @@ struct Replica {
   std::int64_t kv_cache_bytes = 0;  // in place of EngineOptions::kv_cache_bytes
   std::string name = {};            // for messages: "GPU 1"
   // A smaller model on the same device that guesses tokens, and the memory of its KV pages; null:
-  // none. Its vocabulary must have all tokens of the model's.
+  // none. Its vocabulary must have tokens of the model's.
   model::CaptionModel* draft = nullptr;
   std::int64_t draft_kv_cache_bytes = 0;
 };
 
-// Throws Error(kUsage) when the draft model's vocabulary lacks a token of the model's.
+// Throws Error(kUsage) when the draft model's vocabulary has no token of the model's.
 text::VocabularyMatch match_draft(const model::CaptionModel& model,
                                   const model::CaptionModel& draft);
 

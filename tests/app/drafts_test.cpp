@@ -7,9 +7,11 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/app/process.h"
+#include "tests/support/drawn_checkpoint.h"
 #include "tests/video/make_clip.h"
 #include "weights/checkpoint.h"
 #include "weights/safetensors_writer.h"
@@ -130,6 +132,29 @@ TEST_SUITE("app/drafts") {
     CHECK(right > all / 2);
   }
 
+  TEST_CASE("a draft model of another family, with another vocabulary, changes no caption") {
+    const TemporaryFolder folder;
+    const Arguments generation = {"--frames", "2", "--limit", "4"};
+    const auto expected = captions_of(caption(generation).out);
+    for (const char* const name : {"qwen3_vl/tied_bf16", "internvl/byte_level_qwen3"}) {
+      CAPTURE(std::string(name));
+      const testing::DrawnCheckpoint draft(std::filesystem::path(CAPTION_SOURCE_DIR) /
+                                           "tests/golden" / name);
+      for (const char* const video : {"true", "false"}) {
+        const std::string preset = make_preset(folder.path() / "forced.yaml",
+                                               "  draft_video: " + std::string(video) + "\n");
+        Arguments options = generation;
+        options.insert(options.end(), {"--preset", preset, "--draft-model", draft.path()});
+        const Finished finished = caption(options);
+        CAPTURE(finished.err);
+        CHECK(finished.exit_code == 0);
+        CHECK(captions_of(finished.out) == expected);
+        CHECK(finished.err.find("its vocabulary has ") != std::string::npos);
+        CHECK(finished.err.find("per step; model: ") != std::string::npos);
+      }
+    }
+  }
+
   TEST_CASE("a draft model that cannot guess is one sentence that names it") {
     const TemporaryFolder folder;
     const std::string small = make_small_model(folder.path() / "small", false);
@@ -222,11 +247,24 @@ TEST_SUITE("app/drafts") {
   }
 
   TEST_CASE("a run with beams says that they have no drafts") {
-    const Finished beams =
-        caption({"--drafts", "ngram", "--num-beams", "2", "--limit", "1", "--frames", "2"});
-    CHECK(beams.exit_code == 0);
-    CHECK(beams.err.find("run: --drafts ngram has no effect: beams have no drafts") !=
-          std::string::npos);
+    const TemporaryFolder folder;
+    write_text(folder.path() / "archive.yaml", "speculative:\n  method: archive\n");
+    const std::string preset = (folder.path() / "archive.yaml").string();
+    for (const auto& [drafts, line] :
+         {std::pair(Arguments{"--drafts", "ngram"},
+                    "warning: run: --drafts has no effect on beams\n"),
+          std::pair(Arguments{"--preset", preset},
+                    "run: the preset's drafts (archive) have no effect on beams\n")}) {
+      Arguments options = {"--num-beams", "2", "--limit", "1", "--frames", "2"};
+      options.insert(options.end(), drafts.begin(), drafts.end());
+      const Finished beams = caption(options);
+      CAPTURE(beams.err);
+      CHECK(beams.exit_code == 0);
+      const std::size_t first = beams.err.find(line);
+      CHECK(first != std::string::npos);
+      CHECK(beams.err.find("effect on beams", first + std::string(line).size()) ==
+            std::string::npos);
+    }
   }
 
   TEST_CASE("captions with drafts are those without, greedy and drawn") {

@@ -7,27 +7,20 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "backend/thread_pool.h"
 #include "drafts/drafter.h"
 #include "tensor/copy.h"
 #include "tests/engine/fake_decoder.h"
+#include "tests/support/listed_tokens.h"
 
 namespace caption::engine {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
-
-text::VocabularyMatch identity() {
-  text::VocabularyMatch match;
-  match.to_other.resize(kFakeVocab);
-  std::iota(match.to_other.begin(), match.to_other.end(), 0);
-  match.from_other = match.to_other;
-  return match;
-}
 
 DraftDecoderOptions draft_options(const EngineOptions& engine, std::int64_t num_pages) {
   const EngineOptions pages = options_with_pages(num_pages, engine.kv_dtype);
@@ -48,6 +41,24 @@ Request on_device(Stream& stream, Request request) {
   return request;
 }
 
+// The match of a vocabulary of two letters a token with one that has them in another order and
+// lacks some, which it writes with two tokens, and a few of which it cannot write.
+text::VocabularyMatch another_vocabulary() {
+  const auto letter = [](std::int32_t i) { return std::string(1, static_cast<char>('a' + i)); };
+  constexpr std::int32_t kLetters = 16;
+  constexpr std::int32_t kLacked = 14;  // "aa" to "an"
+  constexpr std::int32_t kAlone = 12;   // letters that are tokens: "am" and "an" cannot be written
+  static_assert(kFakeVocab <= kLetters * kLetters);
+  std::vector<std::string> tokens;
+  for (std::int32_t id = 0; id < kFakeVocab; ++id) {
+    tokens.push_back(letter(id / kLetters) + letter(id % kLetters));
+  }
+  std::vector<std::string> others(tokens.rbegin(), tokens.rend() - kLacked);
+  for (std::int32_t i = 0; i < kAlone; ++i) others.push_back(letter(i));
+  return text::match_vocabularies(testing::ListedTokens(tokens), {}, testing::ListedTokens(others),
+                                  {});
+}
+
 // The request's text without its vision tokens.
 Request text_of(const Request& request) {
   Request text;
@@ -65,9 +76,10 @@ Request text_of(const Request& request) {
 // An engine with the drafts of a model.
 struct Speculating {
   Speculating(model::Decoder& target, model::Decoder& draft, Stream& the_stream,
-              EngineOptions options, std::int64_t num_draft_pages, bool is_adaptive)
+              EngineOptions options, std::int64_t num_draft_pages, bool is_adaptive,
+              const text::VocabularyMatch& vocabulary = text::VocabularyMatch::identity(kFakeVocab))
       : stream(the_stream),
-        decoder(draft, stream, draft_options(options, num_draft_pages), identity()),
+        decoder(draft, stream, draft_options(options, num_draft_pages), vocabulary),
         drafter({.method = drafts::Method::kModel,
                  .max_drafts = options.max_drafts,
                  .is_adaptive = is_adaptive},
@@ -161,7 +173,10 @@ TEST_SUITE("engine/draft decoder") {
       options.max_drafts = 1 + uniform(6);
       FakeDecoder& draft = run % 3 == 0 ? equal : run % 3 == 1 ? other : few_positions;
       const std::int64_t num_draft_pages = 2 + uniform(30);
-      Speculating speculating(target, draft, stream, options, num_draft_pages, run % 2 == 0);
+      const auto vocabulary =
+          run % 5 == 4 ? another_vocabulary() : text::VocabularyMatch::identity(kFakeVocab);
+      Speculating speculating(target, draft, stream, options, num_draft_pages, run % 2 == 0,
+                              vocabulary);
       std::map<RequestId, std::size_t> submitted;
       std::vector<RequestId> cancelled;
       for (std::size_t i = 0; i < num_requests; ++i) {
