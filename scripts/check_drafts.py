@@ -6,10 +6,13 @@ Captions the videos in every setting below, each time in another random order, w
 all keys but `timing_ms` and `speculation`, which tell what the run cost. One setting has so few KV pages that running
 captions are preempted. Every guess is computed, up to eight a step, whether it pays or not, so that the test does not
 depend on the machine. Vision tokens and prompt pages are kept in a folder between runs, so that a run costs little more
-than its decoding. Exits with 1 when a record differs or a run fails.
+than its decoding. Everything is done once for each --each, whose captions may differ from those of another one. Exits
+with 1 when a record differs or a run fails.
 
     python scripts/demo_model/make_clips.py --seed 318 --count 1000 --sizes small --out build/fresh
     python scripts/check_drafts.py --cli build/auto/apps/caption-cli/caption-cli --videos build/fresh/videos
+    python scripts/check_drafts.py --cli build/auto/apps/caption-cli/caption-cli --videos build/fresh/videos \
+        --settings "16 at a time" --each "--dtype int4 --kv-dtype fp8" --each "--dtype w8a8 --cpu-tier avx2"
 """
 import argparse
 import json
@@ -118,11 +121,25 @@ def main():
     parser.add_argument("--limit", type=int, help="only so many of the videos")
     parser.add_argument("--few-pages-bytes", type=int, default=1_500_000, help="KV cache of the setting with few pages")
     parser.add_argument("--options", default="", help="further options of every run, in one argument")
+    parser.add_argument("--each", action="append", help="more options, in one argument; may be given several times")
     parser.add_argument("--seed", type=int, default=1, help="of the orders")
     args = parser.parse_args()
     videos = sorted(path for path in args.videos.rglob("*") if path.is_file())[:args.limit]
     if not videos:
         sys.exit(f"check_drafts: {args.videos} has no file")
+    common = args.options
+    num_different = 0
+    for each in args.each or [""]:
+        args.options = f"{common} {each}"
+        if each:
+            print(f"{each}:")
+        num_different += check(args, videos)
+    print(f"check_drafts: {num_different} records differ")
+    sys.exit(1 if num_different else 0)
+
+
+def check(args, videos):
+    """The number of records that differ with args.options."""
     shuffled = random.Random(args.seed)
     num_different = 0
     with tempfile.TemporaryDirectory() as temporary:
@@ -156,8 +173,7 @@ def main():
                         report_difference(records[video], expected[video])
                     else:
                         print(f"  {video}: no record")
-    print(f"check_drafts: {num_different} records differ")
-    sys.exit(1 if num_different else 0)
+    return num_different
 
 
 if __name__ == "__main__":
