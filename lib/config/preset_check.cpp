@@ -91,6 +91,7 @@ using plan::Plan;
 constexpr std::array kFigures = {
     Figure{"may be used", kBytes, value_of<&Plan::usable_bytes>},
     Figure{"weights", kBytes, value_of<&Plan::weight_bytes>},
+    Figure{"draft model", kBytes, value_of<&Plan::draft_weight_bytes>},
     Figure{"KV per token", kBytes, value_of<&Plan::token_bytes>},
     Figure{"activations", kBytes, value_of<&Plan::scratch_bytes>},
     Figure{"vision activations", kBytes, value_of<&Plan::vision_bytes>},

@@ -294,8 +294,10 @@ void check_memory(Plan& plan) {
       }
     }
     refuse(plan, Cause::kMemory,
-           "weights alone take " + format_bytes(weights) + " of the " +
-               format_bytes(plan.usable_bytes) + " that may be used" +
+           std::string("weights alone") +
+               (plan.draft_weight_bytes > 0 ? " and those of the draft model" : "") + " take " +
+               format_bytes(weights) + " of the " + format_bytes(plan.usable_bytes) +
+               " that may be used" +
                (smaller.empty() ? std::string("; use a smaller model") : smaller));
     return;
   }

@@ -144,11 +144,12 @@ TEST_SUITE("config/preset_check") {
     };
     const std::string h100 = preset_text("h100");
     const std::string in_16_bits = replaced(h100, "weights: awq", "weights: bf16");
-    CHECK(all(contradictions("h100", in_16_bits)).find("max_num_seqs 16 cannot be reached") !=
+    CHECK(all(contradictions("h100", in_16_bits)).find("one video needs 481 KV pages") !=
           std::string::npos);
     const std::string on_l4 = replaced(h100, "# Plan for h100", "# Plan for l4");
     CHECK(all(contradictions("mine", replaced(on_l4, "weights: awq", "weights: bf16")))
-              .find("weights alone take 66.7 GB of the 21.7 GB") != std::string::npos);
+              .find("weights alone and those of the draft model take 71.0 GB of the 21.7 GB") !=
+          std::string::npos);
     CHECK(all(contradictions("t4", replaced(preset_text("t4"), "num_frames: 8", "num_frames: 80")))
               .find("the model holds 10240; use ") != std::string::npos);
     CHECK(all(contradictions("t4", replaced(preset_text("t4"), "max_num_batched_tokens: 2048",
