@@ -77,6 +77,13 @@ def leave_out_layers(args, videos, folder):
     return model
 
 
+def kv_bytes(options):
+    """Bytes of a number of K or V with these options."""
+    words = options.split()
+    dtype = words[words.index("--kv-dtype") + 1] if "--kv-dtype" in words else "bf16"
+    return {"f32": 4, "bf16": 2, "f16": 2, "int8": 1}[dtype]
+
+
 def compared(record):
     return {key: value for key, value in record.items() if key not in COSTS}
 
@@ -119,7 +126,7 @@ def main():
     parser.add_argument("--generations", default=",".join(GENERATIONS), help="some of them, separated by commas")
     parser.add_argument("--settings", default="", help="only those whose names have one of these parts, separated by commas")
     parser.add_argument("--limit", type=int, help="only so many of the videos")
-    parser.add_argument("--few-pages-bytes", type=int, default=1_500_000, help="KV cache of the setting with few pages")
+    parser.add_argument("--few-pages-bytes", type=int, default=1_500_000, help="KV cache of the setting with few pages, for 16-bit KV")
     parser.add_argument("--options", default="", help="further options of every run, in one argument")
     parser.add_argument("--each", action="append", help="more options, in one argument; may be given several times")
     parser.add_argument("--seed", type=int, default=1, help="of the orders")
@@ -155,7 +162,7 @@ def check(args, videos):
                 shuffled.shuffle(order)
                 setting_options = SETTINGS[setting]
                 if setting_options[-1] == "--kv-cache-bytes":
-                    setting_options = [*setting_options, str(args.few_pages_bytes)]
+                    setting_options = [*setting_options, str(args.few_pages_bytes * kv_bytes(args.options) // 2)]
                 options = [*GENERATIONS[generation], *setting_options, "--drafts", method, *extra.get(method, [])]
                 records, seconds = run(args, order, options, pathlib.Path(temporary))
                 expected = expected or records
