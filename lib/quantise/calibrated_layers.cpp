@@ -88,7 +88,7 @@ bool CalibratedLayers::make(OutputFolder& folder,
                             const std::function<void(const LayersProgress&)>& on_progress) {
   progress_ = {};
   const Stopwatch watch;
-  std::int64_t last_us = 0;  // of the last report
+  std::int64_t last_us = 0;  // watch.elapsed_us() at the last report
   const OnWork on_work = [&](std::int64_t multiply_adds) {
     if (is_stopped()) throw Error(ErrorCode::kCancelled, "stopped");
     const std::int64_t before_us = std::exchange(last_us, watch.elapsed_us());

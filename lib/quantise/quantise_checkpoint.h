@@ -40,13 +40,13 @@ inline constexpr const char* kManifestName = kQuantizeManifest;
 struct QuantiseProgress {
   std::int64_t tensors_done = 0;
   std::int64_t tensors_total = 0;
-  std::int64_t bytes_done = 0;  // of the source, in the files that this call makes
+  std::int64_t bytes_done = 0;  // read from the source, for the files that this call makes
   std::int64_t bytes_total = 0;
   // With calibration, which makes layers before it makes files of weights; 0 without.
   std::int64_t layers_done = 0;
   std::int64_t layers_total = 0;
-  double layer_part = 0;  // of the work of the layer after these, 0 to 1
-  // Multiply-adds of all layers; of those of an earlier call, what the hidden states need to pass.
+  double layer_part = 0;  // share of the current layer's work that is done, 0 to 1
+  // Multiply-adds. Layers that an earlier call made count only what the hidden states need to pass.
   std::int64_t work_done = 0;
   std::int64_t work_total = 0;
   std::int64_t work_us = 0;     // spent on work_done; reading and writing take the rest

@@ -36,9 +36,9 @@ enum class GgufWeights { kF16, kQ8_0, kQ4_0 };
 std::string_view gguf_weights_name(GgufWeights type);  // "Q8_0", as in the names of files
 
 struct GgufStep {
-  std::string_view tensor;      // the one whose rows were written
-  std::int64_t done_bytes = 0;  // of what this call writes
-  std::int64_t total_bytes = 0;
+  std::string_view tensor;        // the one whose rows were written
+  std::int64_t done_bytes = 0;    // written by this call
+  std::int64_t total_bytes = 0;   // to be written by this call
   std::int64_t done_tensors = 0;  // whole ones, with those that were kept
   std::int64_t total_tensors = 0;
 };
@@ -64,9 +64,9 @@ struct GgufSummary {
   std::filesystem::path text_file;                  // OUT/<name of the folder>-Q8_0.gguf
   std::optional<std::filesystem::path> tower_file;  // OUT/mmproj-<name of the folder>-Q8_0.gguf
   std::vector<std::string> kept_f16;                // tensors whose rows are no multiple of 32
-  std::int64_t size_bytes = 0;                      // of both files
+  std::int64_t size_bytes = 0;                      // both files together
   std::int64_t num_tensors = 0;
-  std::int64_t tensors_kept = 0;  // of an earlier call
+  std::int64_t tensors_kept = 0;  // written by an earlier call and kept
 };
 
 // The GGUF files of a model's folder. The constructor reads configurations and headers, write()

@@ -132,7 +132,7 @@ class GgufWriter {
   std::size_t remaining_ = 0;  // bytes of it that are missing
   std::string buffer_;
   std::int64_t size_bytes_ = 0;
-  bool is_left_ = false;  // by the destructor
+  bool is_left_ = false;  // whether the destructor leaves the unfinished file
 };
 
 }  // namespace caption::weights

@@ -33,7 +33,7 @@ struct CalibratedSource {
 
 struct LayersProgress {
   std::int64_t layers_done = 0;
-  double layer_part = 0;       // of the work of the layer after these
+  double layer_part = 0;       // share of the current layer's work that is done, 0 to 1
   std::int64_t work_done = 0;  // multiply-adds, see QuantiseProgress
   std::int64_t work_total = 0;
   std::int64_t work_us = 0;
@@ -50,8 +50,8 @@ class CalibratedLayers {
   // Bytes of the tensors in the files that make() has to make.
   std::int64_t missing_file_bytes(const OutputFolder& folder) const;
   std::int64_t num_layers() const { return std::ssize(layers_); }
-  // Makes the files that are missing, in the order of the layers; calls on_progress after each part
-  // of a layer's work and after each layer. Returns false when the call is stopped.
+  // Makes the files that are missing, in the order of the layers, and calls on_progress several
+  // times within a layer and after it. Returns false when the call is stopped.
   bool make(OutputFolder& folder, const std::function<void(const LayersProgress&)>& on_progress);
   // After make(): copies a tensor to the file of weights that holds it at last.
   void copy(const OutputFolder& folder, const std::string& part,
@@ -60,7 +60,8 @@ class CalibratedLayers {
 
  private:
   void make_layer(std::size_t layer, HiddenStates& hidden, OutputFolder& folder);
-  // The multiply-adds of a layer that is made, or that only the hidden states pass.
+  // Returns the multiply-adds that a layer needs: to be made, or for the hidden states alone to
+  // pass it if its file is found.
   std::int64_t work(std::size_t layer, bool is_found, const HiddenStates& hidden) const;
   bool is_stopped() const {
     return source_.options.stop != nullptr && source_.options.stop->load();
@@ -72,8 +73,8 @@ class CalibratedLayers {
   std::unique_ptr<LayerSolver> solver_;
   LayersProgress progress_;
   std::int64_t layer_begin_ = 0;                     // progress_.work_done before the layer
-  std::int64_t layer_work_ = 0;                      // of the layer
-  std::map<std::string, std::size_t> layer_of_;      // by the names of the output's tensors
+  std::int64_t layer_work_ = 0;                      // multiply-adds that the current layer needs
+  std::map<std::string, std::size_t> layer_of_;      // keyed by the name of the output's tensor
   std::map<std::size_t, weights::Checkpoint> open_;  // the file that was copied from last
 };
 
