@@ -56,6 +56,7 @@ function(caption_use_precompiled target owner)
 endfunction()
 
 caption_precompiled(caption_std_headers)
+caption_precompiled(caption_cold_headers OPTIONS $<$<CONFIG:Release>:-O1>)
 if(CAPTION_TESTS)
   caption_precompiled(caption_test_headers OPTIONS $<$<CONFIG:Release>:-O1>
     HEADERS <doctest/doctest.h>)
