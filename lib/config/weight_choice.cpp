@@ -77,6 +77,7 @@ plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha2
   std::optional<plan::FoundPriceTable> prices = find_prices(model_hash, run.loaded.locations);
   std::vector<plan::FormatRow> rows;
   LeftOut left_out;
+  const bool rounds_activations = model::rounds_activations(run.found.blueprint);
   for (const Choice<WeightFormat>& choice : kWeightFormats) {
     QuantizationSection quantization = planner.preset().quantization;
     quantization.weights = choice.value;
@@ -93,6 +94,7 @@ plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha2
     }
     rows.push_back(
         plan::make_format_row(std::string(choice.name), plan::make_plan(input), std::move(price)));
+    rows.back().cost.is_own = choice.value == WeightFormat::kW8A8 && rounds_activations;
   }
   const ModelSection& model = planner.preset().model;
   plan::FormatReport report = plan::make_format_report(

@@ -35,4 +35,14 @@ void require_file_codes(const std::string& name, const Blueprint& blueprint,
                   " that the format of the weights asks for; --dtype bf16 keeps them as they are");
 }
 
+bool rounds_activations(const Blueprint& blueprint) {
+  bool has_codes = false;
+  for (const Parameter& parameter : blueprint.parameters) {
+    if (!parameter.codes.has_value()) continue;
+    has_codes = true;
+    if (!parameter.codes->rounds_activations) return false;
+  }
+  return has_codes;
+}
+
 }  // namespace caption::model

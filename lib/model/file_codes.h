@@ -18,4 +18,8 @@ weights::WeightFormat format_beside_codes(weights::WeightFormat format);
 void require_file_codes(const std::string& name, const Blueprint& blueprint,
                         weights::WeightFormat format);
 
+// Whether the checkpoint says that every matrix of codes is multiplied as WeightFormat::kW8A8
+// multiplies it (StoredCodes::rounds_activations), and holds one.
+bool rounds_activations(const Blueprint& blueprint);
+
 }  // namespace caption::model

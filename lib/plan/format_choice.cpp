@@ -128,8 +128,19 @@ FormatChoice choose_measured(std::span<const FormatCost> formats, const Candidat
                     })};
 }
 
+// "bf16, int8", and the checkpoint's own format.
+std::string describe_safe(std::span<const FormatCost> formats) {
+  std::string text = "bf16, int8";
+  for (const FormatCost& format : formats) {
+    if (format.is_own) text += ", and " + format.name + " as the checkpoint says";
+  }
+  return text;
+}
+
 FormatChoice choose_unmeasured(std::span<const FormatCost> formats, const Candidates& fitting) {
-  const auto is_safe = [](const FormatCost& format) { return order_of(format) < kNumSafe; };
+  const auto is_safe = [](const FormatCost& format) {
+    return format.is_own || order_of(format) < kNumSafe;
+  };
   Candidates safe;
   std::copy_if(fitting.begin(), fitting.end(), std::back_inserter(safe),
                [&](std::size_t i) { return is_safe(formats[i]); });
@@ -139,8 +150,8 @@ FormatChoice choose_unmeasured(std::span<const FormatCost> formats, const Candid
     return {.index = choice.chosen,
             .reason = chosen.name + " at " + speed_text(chosen) + ": " +
                       describe_fast(formats, safe, choice,
-                                    "fit and are taken without a measured "
-                                    "price (bf16, int8)") +
+                                    "fit and are taken without a measured price (" +
+                                        describe_safe(formats) + ")") +
                       describe_too_large(formats, is_safe)};
   }
   const std::size_t first = *std::min_element(

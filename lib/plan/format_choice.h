@@ -5,10 +5,11 @@
 //   1. Formats that do not fit are left out, and so is f32: bf16 takes half the memory.
 //   2. With measured losses (plan/price_table.h): of the formats that lose at most kMostLoss, the
 //      fastest. If none does, the one that loses least.
-//   3. Without: of bf16 and int8, the fastest; if neither fits, the first that does of w8a8, fp8,
-//      int4, nf4, w4a8 and the formats with 4-bit heads. A format of 4 bits, or one that rounds
-//      activations, is not chosen on a guess while another one fits: what it costs differs between
-//      models by an order of magnitude (arXiv:2208.07339, arXiv:2210.17323).
+//   3. Without: of bf16, int8 and the format in which the checkpoint says that it is multiplied
+//      (w8a8, FormatCost::is_own), the fastest; if none of them fits, the first that does of w8a8,
+//      fp8, int4, nf4, w4a8 and the formats with 4-bit heads. A format of 4 bits, or one that
+//      rounds activations, is not chosen on a guess while another one fits: what it costs differs
+//      between models by an order of magnitude (arXiv:2208.07339, arXiv:2210.17323).
 //   4. Speeds within kEqualSpeed of each other count as equal, because predictions are bounds and
 //      the measured rates of a machine vary; then the lowest loss counts, or, without losses, the
 //      first of the formats as they are listed under 3.
@@ -41,6 +42,8 @@ struct FormatCost {
   std::int64_t memory_bytes = 0;    // everything that a run holds
   double videos_per_s = 0;          // predicted
   std::optional<double> loss = {};  // mean KL in nats per token; not set if not measured
+  // Whether the checkpoint says that its weights are multiplied so: its maker has weighed the loss.
+  bool is_own = false;
 };
 
 // Whether a model in the format is multiplied by activations that are integers of 8 bits.

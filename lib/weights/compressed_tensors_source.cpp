@@ -94,6 +94,7 @@ class IntTensor final : public CodedTensor {
       : CodedTensor(module.parts()),
         parts_(std::move(parts)),
         is_4_bit_(scheme.format == CompressedFormat::kPackedInts && scheme.num_bits == 4),
+        rounds_activations_(scheme.rounds_activations),
         group_columns_(scheme.block.columns == 0 ? parts_.shape[1] : scheme.block.columns) {
     if (parts_.groups) {
       column_order_ =
@@ -124,6 +125,7 @@ class IntTensor final : public CodedTensor {
 
   IntParts parts_;
   bool is_4_bit_;
+  bool rounds_activations_;
   std::int64_t group_columns_;
   bool has_offsets_ = false;  // whether a zero point is not 0
   ColumnOrder column_order_;
@@ -145,7 +147,8 @@ std::optional<StoredCodes> IntTensor::codes() const {
                                 .group_columns = group_columns_,
                                 .has_offsets = has_offsets_,
                                 .has_column_order = column_order_ != nullptr,
-                                .numbers = {.scales = parts_.scales.dtype()}}};
+                                .numbers = {.scales = parts_.scales.dtype()}},
+                     .rounds_activations = rounds_activations_};
 }
 
 QuantisedMatrix IntTensor::describe() const {

@@ -23,6 +23,9 @@ struct StoredCodes {
   std::string_view method;  // for messages: "awq", "gptq", "nf4"
   MatrixFormat format;      // the form that keeps the codes
   CodeLayout layout;
+  // Whether the checkpoint says that the matrix is multiplied by activations that are rounded to
+  // integers of 8 bits with a scale for each token.
+  bool rounds_activations = false;
 };
 
 class Source {

@@ -143,6 +143,18 @@ TEST_SUITE("plan/format_choice") {
     CHECK(has(formats, "int8 at 10.5 videos/s: the only one of those that fit and"));
   }
 
+  TEST_CASE("without measured losses the format of the checkpoint itself is chosen by speed, too") {
+    std::vector<FormatCost> formats = measured();
+    for (FormatCost& format : formats) format.loss.reset();
+    named(formats, "w8a8").is_own = true;
+    CHECK(chosen_of(formats) == "w8a8");
+    CHECK(has(formats,
+              "w8a8 at 20.0 videos/s: the fastest of 3 formats that fit and are taken without a "
+              "measured price (bf16, int8, and w8a8 as the checkpoint says)"));
+    named(formats, "w8a8").videos_per_s = 10;
+    CHECK(chosen_of(formats) == "int8");
+  }
+
   TEST_CASE("without measured losses a riskier format is chosen only if nothing else fits") {
     std::vector<FormatCost> formats = measured();
     for (FormatCost& format : formats) format.loss.reset();

@@ -267,6 +267,17 @@ TEST_CASE("scales that two groups of config_groups explain differently are refus
   CHECK(error_of_files(with_rows("16"), {32, 48}, ErrorCode::kUnavailable).empty());
 }
 
+TEST_CASE("a checkpoint says whether activations are rounded for each token") {
+  const auto rounds = [](const char* name) {
+    return open_source(golden(name))->codes_of(kCodedWeight).value().rounds_activations;
+  };
+  CHECK(rounds("w8a8"));
+  CHECK(rounds("w8a8_f32"));
+  CHECK_FALSE(rounds("w8a8_static_tensor"));  // one scale for all tokens
+  CHECK_FALSE(rounds("w8_channel_odd"));      // input_activations is null
+  CHECK_FALSE(rounds("w4_g32"));
+}
+
 TEST_CASE("rows of 8 bits round their inputs in w8a8 only") {
   const StoredCodes rows = open_source(golden("w8a8"))->codes_of(kCodedWeight).value();
   CHECK(keeps_codes(WeightFormat::kW8A8, rows));

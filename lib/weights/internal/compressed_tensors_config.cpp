@@ -94,6 +94,28 @@ bool read_order(const JsonObject& weights) {
   refuse_value(weights, "actorder " + quote_name(order), "group and weight are");
 }
 
+// Whatever else activations are is no error: weights are read the same, and activations of 16 bits
+// are more exact.
+bool read_rounds_activations(const JsonObject& group) {
+  if (group.is_blank("input_activations") ||
+      group.type_of("input_activations") != JsonType::kObject) {
+    return false;
+  }
+  const JsonObject activations = require_object(group, "input_activations");
+  const auto has = [&](const char* key, const char* value) {
+    return activations.type_of(key) == JsonType::kString &&
+           to_lower(activations.require_string(key)) == value;
+  };
+  const auto is_set = [&](const char* key, bool otherwise) {
+    if (!activations.has(key)) return otherwise;
+    return activations.type_of(key) == JsonType::kBool && activations.get_bool(key, otherwise);
+  };
+  const bool has_8_bits = activations.type_of("num_bits") == JsonType::kNumber &&
+                          activations.get_double("num_bits", 0) == 8;
+  return has_8_bits && has("type", "int") && has("strategy", "token") &&
+         is_set("symmetric", true) && is_set("dynamic", false);
+}
+
 CompressionScheme read_scheme(const JsonObject& group, const std::string& format) {
   refuse_unknown_keys(group, {"targets", "weights", "input_activations", "format"});
   const JsonObject weights = require_object(group, "weights");
@@ -122,6 +144,7 @@ CompressionScheme read_scheme(const JsonObject& group, const std::string& format
   }
   scheme.has_order = read_order(weights);
   scheme.block = read_block(weights, is_float);
+  scheme.rounds_activations = read_rounds_activations(group);
   if (!scheme.is_symmetric && scheme.block.rows == 0) {
     refuse_value(weights, "\"symmetric\": false of strategy \"tensor\"",
                  "those of channel and group are");

@@ -24,6 +24,8 @@ struct CompressionScheme {
   bool has_order = false;     // actorder "group": weight_g_idx names each column's group
   // Rows and columns that share a scale; 0: all.
   ScaleBlock block;
+  // Whether input_activations are integers of 8 bits with a symmetric scale for each token.
+  bool rounds_activations = false;
 };
 
 // Returns the groups, at least one. Throws Error(kBadModel) for an impossible value; kUnavailable
