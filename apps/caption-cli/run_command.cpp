@@ -212,7 +212,7 @@ void log_choices(const model::CaptionModel& model, const pipeline::Options& opti
                         records::escape_file_name(adapter.folder.string()) + ": " +
                         counted(adapter.num_modules, "module"));
   }
-  // Of --drafts on the command line warn_of_unused() tells.
+  // warn_of_unused() tells of --drafts on the command line.
   const config::DraftMethod method = options.drafts.how.method;
   const bool is_of_preset =
       std::none_of(flags.overrides.begin(), flags.overrides.end(),

@@ -36,7 +36,7 @@ VideoBench make_video_bench(const BenchVideos& wanted, const Context& context,
 // A model, and the options with which `run` would use it.
 struct OpenedModel {
   std::unique_ptr<model::CaptionModel> model;
-  std::unique_ptr<model::CaptionModel> draft;  // of `--price drafts`; null without --draft-model
+  std::unique_ptr<model::CaptionModel> draft;  // null but for --price drafts with --draft-model
   config::Preset preset;                       // with the model's generation_config.json
   pipeline::Options options;
   bench::DecoderCosts costs;

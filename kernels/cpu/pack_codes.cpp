@@ -374,7 +374,7 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
       if (part.file_scales.empty()) {
         std::copy_n(part.scales.as<float>() + of_panel.first, of_panel.count, scales);
       } else {
-        std::array<float, kPanelFeatures> numbers;  // of the file's dtype
+        std::array<float, kPanelFeatures> numbers;  // values of the file's dtype
         is_finite &= pack_file_scales(tier, of_panel, numbers.data(), nullptr);
         const Element element = element_of(part.file_scales.dtype);
         for (std::int64_t n = 0; n < kPanelFeatures; ++n) {

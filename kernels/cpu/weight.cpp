@@ -82,7 +82,7 @@ std::int64_t placed_bytes(Cpu, const Context& context, std::int64_t num_features
     case MatrixFormat::kInt4A8:
       return features * (2 * divide_up(num_columns, 4) + 2 * groups(128) + kScaleBytes);
     case MatrixFormat::kNf4: return features * (pairs + kScaleBytes * groups(64));
-    case MatrixFormat::kE4M3Row:  // of GPUs only
+    case MatrixFormat::kE4M3Row:  // held on GPUs only
     case MatrixFormat::kStored:
     case MatrixFormat::kF16:
     case MatrixFormat::kNf4Double:
@@ -93,7 +93,7 @@ std::int64_t placed_bytes(Cpu, const Context& context, std::int64_t num_features
 
 std::int64_t placed_bytes(Cpu, const Context& /*context*/, std::int64_t num_features,
                           std::int64_t num_columns, const CodeLayout& codes) {
-  constexpr std::int64_t kIndexBytes = 4;  // of a column
+  constexpr std::int64_t kIndexBytes = 4;  // size of a column's index
   const std::int64_t features = divide_up(num_features, cpu::kPanelFeatures) * cpu::kPanelFeatures;
   const std::int64_t pairs = divide_up(num_columns, 2);
   const std::int64_t groups =

@@ -13,7 +13,7 @@ namespace {
 
 // Nothing is committed before it is touched.
 constexpr std::size_t kChunkBytes = std::size_t{128} << 20;
-constexpr std::size_t kLargeBytes = std::size_t{32} << 20;  // of a buffer that has its own mapping
+constexpr std::size_t kLargeBytes = std::size_t{32} << 20;  // smallest buffer with its own mapping
 // What is touched at a time, at most: it stays in the processor's caches until it is written. A
 // small model begins with less.
 constexpr std::size_t kTouchedBytes = std::size_t{8} << 20;

@@ -32,8 +32,8 @@ class BufferArena {
 
   ThreadPool& pool_;
   std::shared_ptr<const Buffer> chunk_;
-  std::size_t used_bytes_ = 0;     // of the chunk
-  std::size_t touched_bytes_ = 0;  // of the chunk
+  std::size_t used_bytes_ = 0;     // bytes of the chunk that buffers use
+  std::size_t touched_bytes_ = 0;  // bytes of the chunk that were touched
 };
 
 }  // namespace caption

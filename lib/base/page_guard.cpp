@@ -69,7 +69,7 @@ void call_previous(int signal, siginfo_t* info, void* context) {
     g_previous.sa_sigaction(signal, info, context);
     return;
   }
-  const bool was_sent = info->si_code <= 0;  // by kill() or similar, not by a memory access
+  const bool was_sent = info->si_code <= 0;  // kill() or similar sent it, not a memory access
   if (g_previous.sa_handler == SIG_IGN && was_sent) return;
   if (g_previous.sa_handler != SIG_IGN && g_previous.sa_handler != SIG_DFL) {
     g_previous.sa_handler(signal);

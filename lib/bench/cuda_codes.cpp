@@ -11,14 +11,14 @@ namespace {
 
 constexpr double kStepColumns = 16;
 constexpr double kChunkColumns = 32;
-constexpr double kWarpTiles = 2;  // of CodeTiles
+constexpr double kWarpTiles = 2;  // tiles of features that a warp of CodeTiles has
 constexpr double kSliceColumns = 512;
 
 // How the GPU holds a format (kernels/cuda/place_codes.cpp). A file of nf4 or of codes with other
 // groups differs.
 struct Codes {
   int kind;             // CodeKind of kernels/cuda/codes.h
-  double tile_columns;  // of 16 features
+  double tile_columns;  // columns of a tile, which has 16 features
   double group_columns;
   bool has_offsets;
 

@@ -11,9 +11,9 @@ namespace {
 
 constexpr double kStepColumns = 64;
 constexpr double kStepTiles = 2;
-constexpr double kRowsWavefronts = 2;   // of 32 columns of 8 rows
-constexpr double kStepsPerSlice = 16;   // of more than 4,096 columns
-constexpr double kProductFlops = 8192;  // of an m16n8k32
+constexpr double kRowsWavefronts = 2;   // wavefronts that read 32 columns of 8 rows
+constexpr double kStepsPerSlice = 16;   // steps of a slice where K is more than 4,096
+constexpr double kProductFlops = 8192;  // operations of an m16n8k32
 
 class Launches : public CodeLaunch {
  public:
@@ -90,7 +90,7 @@ class Launches : public CodeLaunch {
     return of_warp + copied / kWavefrontBytes / shape.warps();
   }
 
-  double products_;  // of tensor cores for 32 columns of a tile
+  double products_;  // products of tensor cores for 32 columns of a tile
 };
 
 }  // namespace

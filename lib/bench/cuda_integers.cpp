@@ -10,9 +10,9 @@ namespace caption::bench {
 namespace {
 
 constexpr double kStepColumns = 32;
-constexpr double kStepWavefronts = 2;   // of 32 columns of 8 rows
-constexpr double kGroupColumns = 128;   // of codes of 4 bits; a file's may have fewer
-constexpr double kProductFlops = 8192;  // of an m16n8k32
+constexpr double kStepWavefronts = 2;   // wavefronts that read 32 columns of 8 rows
+constexpr double kGroupColumns = 128;   // a group of 4-bit codes; a file's may have fewer
+constexpr double kProductFlops = 8192;  // operations of an m16n8k32
 
 class Launches : public CodeLaunch {
  public:
@@ -115,7 +115,7 @@ class Launches : public CodeLaunch {
   }
 
   bool is_8_bit_;
-  double steps_;  // of 32 columns in a tile
+  double steps_;  // steps of 32 columns in a tile
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ constexpr double kWeightBytes = 2;
 // A shape of blocks of TileGemm (kernels/cuda/tile_gemm.cu), or WarpgroupGemm's.
 struct GemmShape {
   const char* name;
-  double features;  // of a block
+  double features;  // features that a block computes
   double rows;
   double wavefronts_per_product;  // operands out of shared memory, copies into it
   double enough_blocks;           // below it, slices have blocks of their own

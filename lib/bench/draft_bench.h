@@ -42,11 +42,11 @@ struct DraftRow {
   double agreement = 0;
   // The run of the median ratio.
   double tokens_per_s = 0;
-  double plain_tokens_per_s = 0;  // without drafts, in the run before it
+  double plain_tokens_per_s = 0;  // speed without drafts, in the run before it
   double tokens_per_step = 0;     // tokens that a sequence gets in a step, on average
-  double drafted_share = 0;       // of the steps that had drafts
-  double reckoned_ratio = 0;      // of the speeds, by DraftedSteps::saved_us
-  bool outputs_are_equal = true;  // of all runs, to those without drafts
+  double drafted_share = 0;       // share of the steps that had drafts, 0 to 1
+  double reckoned_ratio = 0;      // speed relative to plain, from DraftedSteps::saved_us
+  bool outputs_are_equal = true;  // whether every run's outputs are those without drafts
 
   double ratio() const { return plain_tokens_per_s > 0 ? tokens_per_s / plain_tokens_per_s : 0; }
 };

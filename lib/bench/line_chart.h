@@ -20,7 +20,7 @@ enum class LineStyle {
 struct Line {
   std::string name;
   LineStyle style = LineStyle::kMeasured;
-  std::vector<Point> points;  // by ascending x
+  std::vector<Point> points;  // sorted by ascending x
 };
 
 struct LineChart {

@@ -68,7 +68,7 @@ MakeDraft make_second_decoder(model::Decoder& decoder, Stream& stream, double co
 // The layers that a decoder finds to leave out (drafts/layer_search.h).
 struct LayersFound {
   drafts::LeftOutLayers layers;
-  double seconds = 0;  // of the passes for it
+  double seconds = 0;  // seconds that the passes for it took
 };
 // Decodes requests with random content, as many as the search takes. Throws as bench_drafts(), and
 // Error(kUsage) where outputs of so few tokens do not suffice.
@@ -82,22 +82,22 @@ struct ModelDraftRow {
   double step_us = 0;          // median over the rounds of the mean, with the passes for its drafts
   double pass_us = 0;          // median over the rounds of the mean; 0 without passes
   double plain_step_us = 0;    // step_us without drafts
-  MedianInterval ratio = {};   // of the speed to that without drafts, over the rounds
+  MedianInterval ratio = {};   // speed relative to that without drafts, over the rounds
   // The ratios that the two formulas above give; 0 for kAdaptiveDepth and kOwnGuesses.
-  double expected_ratio = 0;  // by t and c
-  double formula_ratio = 0;   // by M and C
+  double expected_ratio = 0;  // the formula with t and c
+  double formula_ratio = 0;   // the formula with M and C
   // kAdaptiveDepth: of the speed to that of the fixed depth, or none, whose median speed is the
   // highest, over the rounds; its depth, 0 for none.
   MedianInterval of_best = {};
   std::int32_t best_depth = 0;
-  bool outputs_are_equal = true;  // of all rounds, to those without drafts
+  bool outputs_are_equal = true;  // whether every round's outputs are those without drafts
 };
 
 struct ModelDraftOptions {
-  DraftBenchOptions common;  // agreements: of [0, 1), or kOwnGuesses; repeat does not count
+  DraftBenchOptions common;  // agreements are in [0, 1), or kOwnGuesses; repeat does not count
   std::vector<std::int32_t> depths = {1, 2, 4, 8, kAdaptiveDepth};  // at most common.max_drafts
   int num_rounds = 8;                                               // >= 1
-  std::int64_t tokens_per_turn = 16;                                // of each sequence
+  std::int64_t tokens_per_turn = 16;                                // tokens of each sequence
 };
 
 // Throws as bench_drafts().

@@ -25,7 +25,7 @@ struct OperationTime {
   std::string name;  // "linear_swiglu gate, up", "paged_attention"
   std::int64_t calls = 0;
   double seconds = 0;
-  model::LinearSpec matrix = {};  // of a dense layer; out is 0 for other operations
+  model::LinearSpec matrix = {};  // a dense layer's matrix; out is 0 for other operations
 };
 
 // Name of the time outside operations: planning, building batches, checking for the end of

@@ -36,7 +36,7 @@ MedianInterval median_interval(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
   const double log_all = static_cast<double>(n) * std::log(2.0);
-  double log_ways = 0;  // of the binomial coefficient (n, k)
+  double log_ways = 0;  // log of the binomial coefficient (n, k)
   double below = 0;     // P(B(n, 1/2) <= k)
   std::size_t left_out = 0;
   for (std::size_t k = 0; 2 * k + 1 < n; ++k) {

@@ -154,9 +154,9 @@ class StepInput {
   }
 
   std::int64_t pages_each_ = 0;
-  std::vector<Tensor> memory_;  // of the pages
+  std::vector<Tensor> memory_;  // the pages' memory
   model::KvPages pages_;
-  std::vector<Tensor> arrays_;  // of the batch; the first are the token ids
+  std::vector<Tensor> arrays_;  // the batch's arrays; the first are the token ids
   model::StepBatch batch_;
   Tensor samplings_;   // a RowSampling or BeamRow of each row
   Tensor candidates_;  // empty without beams

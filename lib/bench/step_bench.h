@@ -62,7 +62,7 @@ struct MeasuredStep {
   double seconds = 0;
   double predicted_s = 0;                      // 0: not predicted
   double dram_bytes = 0;                       // the least, as predicted; 0 without a prediction
-  double flops = 0;                            // of tensor cores, as predicted
+  double flops = 0;                            // operations of tensor cores, as predicted
   std::vector<StepOperation> operations = {};  // the longest first
 
   double ratio() const { return predicted_s > 0 ? seconds / predicted_s : 0; }

@@ -15,7 +15,7 @@ namespace caption::config {
 // A decoder on its device, for which pages are planned.
 struct PlacedDecoder {
   Device device;
-  std::int64_t memory_bytes = 0;  // of the machine; a GPU tells its own
+  std::int64_t memory_bytes = 0;  // the machine's memory; a GPU tells its own
   std::int64_t weight_bytes = 0;
   model::Decoder& decoder;
   // Borrowed, or null: the draft model, whose pages share the memory.

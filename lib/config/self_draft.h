@@ -19,7 +19,7 @@ namespace caption::config {
 // The layers left out of the decoder of one model.
 struct KeptLayers {
   Sha256 model_hash;            // CaptionModel::content_hash()
-  std::int64_t num_layers = 0;  // of the decoder
+  std::int64_t num_layers = 0;  // layers that the whole decoder has
   drafts::LeftOutLayers left_out;
 };
 

@@ -27,7 +27,7 @@ struct DraftQuery {
 
 // The size of a step and what it cost.
 struct StepLoad {
-  std::int64_t num_tokens = 0;  // of all sequences
+  std::int64_t num_tokens = 0;  // tokens of all sequences
   std::int64_t us = 0;          // wall time
   double proposing_us = 0;      // the part of it that the source's proposals took
 };

@@ -37,7 +37,7 @@ enum class Method {
 
 struct DrafterOptions {
   Method method = Method::kArchive;
-  std::int32_t max_drafts = 8;  // of a sequence in a step, >= 1
+  std::int32_t max_drafts = 8;  // drafts of a sequence in a step, >= 1
   bool is_adaptive = true;      // false: always as many as there are guesses, up to max_drafts
 };
 

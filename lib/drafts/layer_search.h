@@ -42,7 +42,7 @@ struct UnfinishedSearch {
 struct LayerScore {
   std::int64_t num_right = 0;  // guesses until the first wrong one of each text
   std::int64_t num_known = 0;  // num_right and these wrong ones
-  double log_likelihood = 0;   // of all tokens of the texts
+  double log_likelihood = 0;   // sum over all tokens of the texts
 
   LayerScore& operator+=(const LayerScore& other) {
     num_right += other.num_right;

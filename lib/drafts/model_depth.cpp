@@ -87,7 +87,7 @@ bool ModelDepth::could_pay(std::int64_t num_sequences, std::int64_t most, const 
   const double plain_us = steps.us(num_sequences);
   // Passes that were slow once are so no reason never to try one again.
   const double least_pass_us = std::min(pass_us(num_sequences, steps), relative_cost_ * plain_us);
-  double tokens = 1;  // of a sequence
+  double tokens = 1;  // tokens that a sequence gets in a step, at best
   double all_right = 1;
   could_pay_ = false;
   for (std::int64_t depth = 1; depth <= most && plain_us > 0; ++depth) {

@@ -29,8 +29,8 @@ namespace caption::drafts {
 
 // A step without the guesses of the draft model, for which they are wanted.
 struct PlainStep {
-  std::int64_t num_tokens = 0;         // of decoding sequences, with drafts of other sources
-  std::int64_t num_prompt_tokens = 0;  // besides them
+  std::int64_t num_tokens = 0;         // tokens of decoding sequences, with drafts of other sources
+  std::int64_t num_prompt_tokens = 0;  // tokens of prompts, not counted in num_tokens
   double expected_tokens = 0;          // new tokens that the step is expected to give
 };
 
@@ -114,12 +114,12 @@ class ModelDepth {
   double alpha_ = 0.6;
   double num_guesses_ = 4;            // weight of the prior, in guesses
   double trial_us_ = 0;               // may be spent on trials; negative after an expensive one
-  bool could_pay_ = false;            // in the step under way
+  bool could_pay_ = false;            // whether guesses could pay in the step under way
   std::optional<double> untried_us_;  // during a trial, the expected time of its step
   // The savings of steps with guesses of a model, whose passes cost time, scatter more than others.
   SavingsBalance balance_{1024, 8};
   double catch_up_of_step_us_ = 0;  // part of the passes of the step under way
-  double owed_us_ = 0;              // of catching up, not charged to a step yet
+  double owed_us_ = 0;              // time of catching up that was not charged to a step yet
   // The members below belong to the step that begin() began.
   PlainStep step_;
   double us_per_token_ = 0;

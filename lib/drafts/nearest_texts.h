@@ -17,7 +17,7 @@
 namespace caption::drafts {
 
 inline constexpr std::size_t kSketch = 128;
-using Sketch = std::array<float, kSketch>;  // of unit length, or 0
+using Sketch = std::array<float, kSketch>;  // a vector of length 1, or of zeros
 
 Sketch sketch_of(std::span<const float> features);
 
@@ -34,7 +34,7 @@ class NearestTexts {
 
   struct Found {
     Text text;
-    float squared_distance = 0;  // of the sketches, 0 to 4
+    float squared_distance = 0;  // squared distance of the two sketches, 0 to 4
   };
   // At most `most` texts, the nearest first: those at most kFarthest times as far as the nearest.
   std::vector<Found> find(std::uint64_t topic, const Sketch& sketch, std::size_t most) const;

@@ -7,7 +7,7 @@
 namespace caption::drafts {
 namespace {
 
-constexpr double kWeightOfNew = 0.125;  // of a new time in the mean of its class
+constexpr double kWeightOfNew = 0.125;  // weight of a new time in the mean of its class
 constexpr double kMostOutlier = 2.0;    // a time counts as at most so many means
 constexpr double kMostTrust = 8;        // observations
 constexpr double kFirstTimes = 4;       // the least of so many first times counts

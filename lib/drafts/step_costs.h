@@ -38,7 +38,7 @@ class StepCosts {
     double us = 0;          // mean
     double trust = 0;       // observations, when it was last seen
     std::int64_t last_seen = 0;
-    double estimate = 0;  // of `us`: not above a larger class, not below a smaller one
+    double estimate = 0;  // `us`, at most a larger class's and at least a smaller one's
   };
 
   static constexpr std::array<std::size_t, kNumClasses + 1> filled() {

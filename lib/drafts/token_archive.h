@@ -78,7 +78,7 @@ class TokenArchive {
   struct Rebuild;
 
   std::int64_t bytes_of_runs() const;
-  bool is_read(std::size_t run) const;  // by a rebuild
+  bool is_read(std::size_t run) const;  // whether a rebuild reads the run
   // Puts `run` in the place of `count` runs from `first` on; without any text, nothing.
   void replace(std::size_t first, std::size_t count, TokenRun run);
   void forget_half();

@@ -81,11 +81,11 @@ struct SelfDraft::State {
   std::int64_t pages_each;  // guess pages of a sequence
   std::int64_t max_num_seqs;
   bool is_chosen = false;
-  Layers layers;             // of a pass; empty: there are no guesses
-  double relative_cost = 1;  // until layers are chosen, of the first and the last one
+  Layers layers;             // layers that a pass computes; empty: there are no guesses
+  double relative_cost = 1;  // that of the first and last layer until layers are chosen
   drafts::LayerSearch search;
   LayerScorer scorer;
-  std::vector<LayerScore> scores;   // of the round, parallel to search.sets()
+  std::vector<LayerScore> scores;   // scores of the round, parallel to search.sets()
   std::int64_t num_scored = 0;      // texts of the round
   std::vector<std::int64_t> asked;  // sequences of the step, in the order of their places
   std::vector<std::int32_t> table;

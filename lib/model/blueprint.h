@@ -139,7 +139,7 @@ struct PerceiverLayerIds {
   LinearIds k, v;  // kIdefics2
   LinearIds out;
   NormIds norm_mlp;
-  LinearIds fc1, fc2;  // of a gated MLP: up_proj and down_proj
+  LinearIds fc1, fc2;  // in a gated MLP they are up_proj and down_proj
   LinearIds gate = {};
 };
 struct PerceiverIds {

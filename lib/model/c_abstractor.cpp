@@ -21,8 +21,8 @@ namespace {
 constexpr std::string_view kFirstTensor = "net.0.b1.conv1.conv.weight";
 constexpr const char* kBefore = "net.0.";
 constexpr const char* kAfter = "net.2.";
-constexpr std::int64_t kMaxKernel = 15;  // of kernels/depthwise_conv_2d.h
-constexpr float kNormEps = 1e-6F;        // of timm's LayerNorm and LayerNorm2d
+constexpr std::int64_t kMaxKernel = 15;  // limit of kernels/depthwise_conv_2d.h
+constexpr float kNormEps = 1e-6F;        // default of timm's LayerNorm and LayerNorm2d
 
 std::string block_stem(const std::string& stage, std::size_t index) {
   return stage + "b" + std::to_string(index + 1) + ".";

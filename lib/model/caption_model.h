@@ -84,7 +84,7 @@ struct AdapterSource {
 // An adapter that requests can choose, by its index in CaptionModel::adapters().
 struct NamedAdapter {
   std::string name;
-  Sha256 content;  // of its files
+  Sha256 content;  // hash of its files
 };
 
 // What is said about an adapter of a model.

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kLatents = "latents";
 constexpr std::int64_t kFlamingoHeadDim = 64;
 constexpr std::int64_t kIdefics2HeadDim = 96;
-constexpr std::int64_t kMaxHeadDim = 256;  // of kernels/attention.h
+constexpr std::int64_t kMaxHeadDim = 256;  // limit of kernels/attention.h
 constexpr float kLayerNormEps = 1e-5F;     // torch's default
 constexpr float kRmsNormEps = 1e-6F;       // Idefics2PerceiverConfig's default
 constexpr const char* kModalityProjection = "modality_projection.";

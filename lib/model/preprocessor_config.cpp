@@ -196,7 +196,7 @@ vision::PreprocessSpec read_preprocess_spec(const ModelFolder& folder,
     if (const auto video = config->get_object("video_processor")) {
       return parse_preprocess_spec(*video, defaults);
     }
-    // By itself this file holds no preprocessing constants.
+    // This file holds no preprocessing constants but those of video_processor.
     if (name == "processor_config.json") continue;
     return parse_preprocess_spec(*config, defaults);
   }

@@ -108,7 +108,7 @@ struct RandomTower::State {
   PlacedWeights weights;
   std::optional<VitTower> tower;           // either this
   std::unique_ptr<VisionEncoder> encoder;  // or this
-  std::vector<Tensor> tokens;              // of the last call of `encoder`
+  std::vector<Tensor> tokens;              // result of the last call of `encoder`
 };
 
 RandomTower::RandomTower(Stream& stream, const VisionSpec& spec, weights::WeightFormat format,

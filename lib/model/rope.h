@@ -18,7 +18,7 @@ enum class RopeKind {
   // such a model here, it is the default embedding.
   kDynamic,
   kYarn,    // arXiv:2309.00071
-  kLlama3,  // by wavelength, as in Llama 3.1
+  kLlama3,  // scaling that depends on the wavelength, as in Llama 3.1
 };
 std::string_view rope_kind_name(RopeKind kind);  // as in rope_type: "default", "linear", ...
 

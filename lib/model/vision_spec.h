@@ -33,7 +33,7 @@ struct VitSpec {
   bool patch_bias = false;
   bool pre_norm = true;  // a norm of the embeddings, before the first layer
   Norm norm = Norm::kLayer;
-  bool attention_bias = true;  // of the q, k and v projections
+  bool attention_bias = true;  // whether the q, k and v projections have a bias
   bool qk_norm = false;        // RMS norms of q and k over all heads together, eps 1e-6
   bool layer_scale = false;    // both branches of a layer are multiplied by a vector
 };
@@ -98,7 +98,7 @@ struct RegBlockSpec {
 
 // A C-Abstractor: blocks on the grid of patches, average pooling to tokens, blocks on those.
 struct CAbstractorSpec {
-  std::int64_t edge = 0;           // of the square of tokens
+  std::int64_t edge = 0;           // edge of the square of tokens, in tokens
   bool has_norm = false;           // a layer norm before all, eps 1e-6
   std::int64_t position_rows = 0;  // rows of the table that is added to the patches; 0: none
   std::vector<RegBlockSpec> before = {};

@@ -233,8 +233,8 @@ class Finder {
 
   const PathFilter& filter_;
   FoundVideos found_;
-  AdapterIndex adapter_ = kNoAdapter;  // of the paths that are added now
-  const PathList* list_ = nullptr;     // while one of its lines is added
+  AdapterIndex adapter_ = kNoAdapter;  // adapter for the paths that are added now
+  const PathList* list_ = nullptr;     // the list whose line is being added; null otherwise
   std::int64_t line_number_ = 0;
   std::size_t root_bytes_ = 0;  // bytes of the walked folder's path with its trailing slash
   std::vector<FileId> chain_;   // folders on the path from the root of the walk to the current one

@@ -143,7 +143,7 @@ struct DraftOptions {
 // What drafts of a caption are made from.
 struct DraftInputs {
   std::uint64_t topic = 0;                // equal for captions of one prompt and adapter
-  std::optional<drafts::Sketch> look;     // of the clip, with Method::kArchive
+  std::optional<drafts::Sketch> look;     // the clip's look, with Method::kArchive
   std::optional<engine::Request> prompt;  // that of the draft model, if it has one
 };
 

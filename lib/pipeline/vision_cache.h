@@ -23,7 +23,7 @@ namespace caption::pipeline {
 
 struct SeenClip {
   Tensor tokens;          // [vision tokens, vision_width] f32; on the host in the functions below
-  Hash128 pixel_content;  // of the preprocessed pixels
+  Hash128 pixel_content;  // hash of the preprocessed pixels
   std::int64_t frames_wanted = 0;
   model::ClipShape shape;
   std::int64_t duration_us = 0;

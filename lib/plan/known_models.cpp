@@ -57,7 +57,7 @@ constexpr std::array kKnown = {
           [] { return text_model(llama_7b(32000, 1)); }},
     Known{"clip-l-336", "openai/clip-vit-large-patch14-336", KnownUse::kPart, clip_model,
           DType::kF32},
-    // Of the 24 layers of CLIP the 23 before hidden_states[-2] run.
+    // The 23 of CLIP's 24 layers before hidden_states[-2] run.
     Known{"llava-next-video-7b", "llava-hf/LLaVA-NeXT-Video-7B-hf", KnownUse::kCaptioner,
           [] { return llava(llama_7b(32064, 2.5), clip_l_336(23)); }},
     Known{"llava-next-video-7b-dpo", "llava-hf/LLaVA-NeXT-Video-7B-DPO-hf", KnownUse::kCaptioner,

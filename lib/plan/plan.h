@@ -58,7 +58,7 @@ struct PlanInput {
   std::int64_t max_num_batched_tokens = scheduler::kDefaultMaxBatchedTokens;
   std::int64_t max_drafts = 0;         // tokens that a step may guess for a sequence
   std::int64_t max_copied_tokens = 0;  // tokens that a step may guess besides, after prompts
-  bool has_self_drafts = false;  // the model itself guesses, in pages of its own
+  bool has_self_drafts = false;        // the model itself guesses, in pages of its own
   // The most rows of logits in a step.
   std::int64_t num_logit_rows() const {
     return std::min(max_num_seqs * (1 + max_drafts) + max_copied_tokens,
@@ -71,17 +71,17 @@ struct PlanInput {
   std::int64_t num_frames = 8;
   model::FrameSize
       frame;  // size of the videos' frames; counts for models that take frames of any size
-  std::int64_t prompt_tokens = 64;  // of text, and of everything before the clip's question
+  std::int64_t prompt_tokens = 64;  // tokens of text, and of everything before the clip's question
   // Parts of prompt_tokens.
   std::int64_t system_tokens = 0;
   std::int64_t example_tokens = 0;
   std::int64_t output_tokens = 128;
   std::int64_t queue_bytes = 0;  // maximum size of the queues between the stages, in host memory
-  std::int64_t host_pages_bytes = 0;  // of a card's evicted pages at most, in host memory
+  std::int64_t host_pages_bytes = 0;  // most bytes of a card's evicted pages in host memory
   std::int64_t fixed_bytes = 0;       // size of the process, or of the card's context
   Rates rates;
-  Context context = {};  // on the host, what the model would be opened for
-  int compute_capability = 0;  // of a card, as in Context; 0: not known
+  Context context = {};        // for the host: what the model would be opened for
+  int compute_capability = 0;  // a card's, as in Context; 0: not known
   // Reasons why `run` would not start even if the memory suffices, each as a phrase; empty: none.
   std::vector<std::string> obstacles = {};
 };
@@ -120,8 +120,8 @@ struct Plan {
   // Logits of a step, and the workspace of sampling or, on a card, of steps
   // (kernels/step_scratch.h).
   std::int64_t logits_bytes = 0;
-  std::int64_t graph_bytes = 0;       // of a card: graphs (an estimate) and the page of padding
-  std::int64_t guess_page_bytes = 0;  // of self-drafts (engine::num_guess_pages())
+  std::int64_t graph_bytes = 0;       // on a card: graphs (an estimate) and the page of padding
+  std::int64_t guess_page_bytes = 0;  // pages of self-drafts (engine::num_guess_pages())
   std::int64_t vision_bytes = 0;      // activations of the tower and the projector
   std::int64_t usable_bytes = 0;      // memory_utilization * memory
   std::int64_t page_bytes = 0;

@@ -30,7 +30,7 @@ struct MatrixPlan {
 
 // What a quantization_config says besides the format.
 struct ConfigSubject {
-  DType dtype = DType::kBF16;  // of the matrices in the source
+  DType dtype = DType::kBF16;  // dtype of the matrices in the source
   // Modules that are not quantised: parts of their names that no quantised module has ("lm_head",
   // "vision_tower").
   std::vector<std::string> kept_parts;

@@ -91,7 +91,7 @@ class GptqHessian {
 
   GptqOptions options_;
   std::vector<std::int32_t> order_;
-  std::vector<std::uint8_t> dead_;  // by stored column
+  std::vector<std::uint8_t> dead_;  // indexed by stored column
   bool is_zero_ = false;
   double damping_ = 0;
   double added_ = 0;

@@ -65,7 +65,7 @@ struct QuantiseOptions {
   // For gptq with calibration (quantise/gptq_solver.h); empty: GPTQModel's default.
   std::optional<double> damping = {};
   CpuTier cpu_tier = fastest_cpu_tier();         // computes the calibration
-  std::int64_t max_shard_bytes = 5'000'000'000;  // of a file of weights; one tensor may exceed it
+  std::int64_t max_shard_bytes = 5'000'000'000;  // largest weight file; one tensor may exceed it
   int num_threads = 1;
   DigestCache digests = {};
   FreeBytes free_bytes = caption::free_bytes;
@@ -83,8 +83,8 @@ struct QuantiseOutcome {
   bool is_complete = false;  // false: stopped
   std::int64_t num_matrices = 0;
   std::vector<KeptMatrix> kept = {};
-  std::int64_t source_bytes = 0;  // of all tensors
-  std::int64_t output_bytes = 0;  // of all files of weights
+  std::int64_t source_bytes = 0;  // bytes of all tensors
+  std::int64_t output_bytes = 0;  // bytes of all weight files
   std::int64_t num_shards = 0;
   std::int64_t shards_found = 0;  // complete ones of an earlier call
 };

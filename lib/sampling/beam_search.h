@@ -102,7 +102,7 @@ class BeamSearch {
   std::vector<std::int32_t> next_ids_;     // next value of running_ids_
   std::vector<std::int32_t> parents_;      // [num_beams]
   std::vector<std::int32_t> tokens_;       // [num_beams]
-  std::vector<Candidate> candidates_;      // of all beams, best first
+  std::vector<Candidate> candidates_;      // candidates of all beams, best first
   std::vector<Finished> finished_;  // [num_beams]; the first num_finished_ are valid, best first
   std::int32_t num_finished_ = 0;
   bool is_finished_ = false;

@@ -114,7 +114,7 @@ std::int64_t Scheduler::pages_short() const {
     const Sequence& sequence = find(planned.id);
     const auto branch = sequence.branches.begin() + planned.branch;
     num_needed += branch->pages_to_append(planned.num_tokens);
-    // Of the branches that write to the same page, the last one needs no copy.
+    // The last one of the branches that write to the same page needs no copy.
     const auto open = branch->open_page();
     const bool is_first_of_sharers =
         open.has_value() && pool_.is_shared(*open) && !pool_.is_published(*open) &&

@@ -31,7 +31,7 @@ inline std::uint8_t to_e4m3(float x) {
   const auto sign = static_cast<std::uint8_t>(std::signbit(x) ? 0x80 : 0);
   const float magnitude = std::abs(x);
   if (magnitude >= kLargestE4M3) return static_cast<std::uint8_t>(sign | 0x7E);
-  int exponent = -6;  // of subnormals, too
+  int exponent = -6;  // the least exponent, also that of subnormals
   if (magnitude >= 0x1p-6F) exponent = std::ilogb(magnitude);
   // Codes ascend with their numbers: eighths of 2^exponent count on from the code of 2^exponent,
   // and eight of them, or sixteen, reach the next power of two.

@@ -39,7 +39,7 @@ struct TokenTables {
   // How gpt2 normalises a text and cuts it into words: "qwen2" (also deepseek-r1-qwen), "llama-bpe"
   // (also llama3, llama-v3) or "gpt-2".
   std::string pre;
-  std::vector<std::string_view> tokens;  // by id
+  std::vector<std::string_view> tokens;  // indexed by id
   std::vector<std::int64_t> types;       // one for each token; without any, all are normal
   std::vector<double> scores;            // llama: one for each token
   std::vector<std::string_view> merges;  // gpt2: "a b", ascending by rank

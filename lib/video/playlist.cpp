@@ -13,9 +13,9 @@ constexpr std::size_t kExaminedBytes = 4096;
 
 struct Kind {
   std::string_view name;
-  std::string_view begin;   // of the file
+  std::string_view begin;   // how the file begins
   std::string_view holds;   // a part of the examined bytes; empty: any
-  std::string_view ending;  // of the names of such files
+  std::string_view ending;  // how the names of such files end
 };
 
 // Sources: RFC 8216 (HLS), FFmpeg's formats manual (concat), RFC 8866 (SDP), ISO/IEC 23009-1

@@ -75,7 +75,7 @@ std::optional<std::string> scaling_of_divisors(const GgufFile& file, double thet
                .count = 1},
               divisors.data());
   const double factor = divisors.back();
-  constexpr double kTolerance = 1e-4;  // of numbers that were computed in f32
+  constexpr double kTolerance = 1e-4;  // relative; the file's numbers were computed in f32
   for (std::size_t i = 0; i < divisors.size(); ++i) {
     const double exponent = 2 * static_cast<double>(i) / static_cast<double>(head_dim);
     const double expected = llama3_divisor(std::pow(theta, -exponent), factor);

@@ -50,11 +50,11 @@ class GgufFile {
   const std::filesystem::path& path() const;
   std::uint32_t version() const;  // the format's version, 2 or 3
   std::vector<std::filesystem::path> files() const;
-  std::int64_t size_bytes() const;                      // of all files
+  std::int64_t size_bytes() const;                      // bytes of all files
   std::int64_t num_parameters() const;                  // elements of all tensors
   std::vector<StoredDType> dtypes() const;              // those with the most bytes first
   const GgufMetadata& metadata() const;                 // the first part's metadata
-  std::span<const GgufTensor> tensors() const;          // of all parts, sorted by name
+  std::span<const GgufTensor> tensors() const;          // tensors of all parts, sorted by name
   const GgufTensor* find(std::string_view name) const;  // nullptr when there is none
   // "model.gguf: tensor \"blk.0.attn_q.weight\"", with the part that has it, for messages.
   std::string describe(const GgufTensor& tensor) const;

@@ -37,8 +37,8 @@ std::string_view gguf_type_name(GgufType type);  // "u32"
 struct GgufValue {
   std::string_view key;
   GgufType type = GgufType::kU8;
-  GgufType element_type = GgufType::kU8;  // of an array
-  std::uint64_t num_elements = 1;         // of an array
+  GgufType element_type = GgufType::kU8;  // type of an array's elements
+  std::uint64_t num_elements = 1;         // number of an array's elements
   // The value as it is in the file: the text of a string, all elements of an array.
   std::span<const std::byte> bytes;
 };

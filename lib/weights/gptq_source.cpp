@@ -110,7 +110,7 @@ class GptqTensor final : public CodedTensor {
   void copy_words(const std::uint32_t* from, std::int64_t count, std::uint32_t flipped,
                   std::uint8_t* to, std::int64_t row_bytes) const;
   void read_scales(std::int64_t first, QuantisedMatrix& matrix) const;
-  Tensor read_rows(std::int64_t first, std::int64_t count) const;  // of codes
+  Tensor read_rows(std::int64_t first, std::int64_t count) const;  // rows of codes
   // The middle less a zero of 8 bits may be 128.
   NumberDTypes number_dtypes() const {
     return {.scales = parts_.scales.tensor->dtype.value(),

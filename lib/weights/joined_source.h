@@ -18,7 +18,7 @@ class JoinedSource final : public Source {
   // Throws Error(kBadModel) when two of them have a tensor of the same name.
   explicit JoinedSource(std::vector<std::unique_ptr<Source>> sources);
 
-  std::string name() const override;  // of all, with " and " between them
+  std::string name() const override;  // all their names, with " and " between them
   bool has(std::string_view tensor) const override { return find(tensor) != nullptr; }
   std::vector<std::string> names() const override;
   std::optional<std::string> file_name_of(std::string_view tensor) const override;

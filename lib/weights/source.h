@@ -35,7 +35,7 @@ class Source {
   // The name used in messages: the path of the files, or a description.
   virtual std::string name() const = 0;
   virtual bool has(std::string_view tensor) const = 0;
-  virtual std::vector<std::string> names() const = 0;  // of all tensors, sorted
+  virtual std::vector<std::string> names() const = 0;  // names of all tensors, sorted
   // The name that the source's files have for a tensor, there or missing, where it is another one;
   // nullopt: they have none, or it is not known.
   virtual std::optional<std::string> file_name_of(std::string_view /*tensor*/) const {

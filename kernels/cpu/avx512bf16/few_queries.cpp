@@ -122,7 +122,7 @@ void weigh_group(const FewQueriesArgs& args, const FewRows<Rows>& group, std::in
 
 template <class Rows, int kQueries>
 void weigh(const FewQueriesArgs& args) {
-  constexpr int kBlocks = kQueries <= 2 ? 2 : 1;  // of 64 dimensions: at most 24 registers of sums
+  constexpr int kBlocks = kQueries <= 2 ? 2 : 1;  // 64 dimensions each, <= 24 registers of sums
   for (std::int64_t first = 0; first < args.count; first += kFewKeys) {
     const FewRows<Rows> group(args, first);
     for (std::int64_t head = 0; head < args.num_heads; ++head) {

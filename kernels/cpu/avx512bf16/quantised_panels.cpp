@@ -19,7 +19,7 @@ namespace {
 // Maximum rows of a tile: with more rows the compiler spills registers.
 constexpr std::int64_t kMaxTileRows = 8;
 
-constexpr std::int64_t kQuadBytes = 4 * kPanelColumns;  // of 8-bit weights
+constexpr std::int64_t kQuadBytes = 4 * kPanelColumns;  // bytes of a quad of 8-bit weights
 
 struct Group {
   std::int64_t index;

@@ -12,11 +12,11 @@ namespace {
 // kernels/cuda/attend.cuh, attend_tiles.cuh and attention.cu:
 constexpr std::int64_t kStepKeys = 64;
 constexpr std::int64_t kWarpRows = 16;
-constexpr std::int64_t kPrefillRows = 64;  // of a block of four warps
+constexpr std::int64_t kPrefillRows = 64;  // rows of a block of four warps
 constexpr std::int64_t kEnoughBlocks = 264;
 constexpr std::int64_t kWarps = 4;
 constexpr std::int64_t kFoldStates = 32;  // splits whose factors a warp finds at once
-constexpr double kStepsAhead = 2;         // of a split, from sm_80 on
+constexpr double kStepsAhead = 2;         // steps whose copies a split has under way, from sm_80 on
 // In the code of nvcc 13.0: of each warp of a block that attends one split, before and after its
 // steps; of a copy of 16 bytes by the warps that do not multiply; and of a warp that folds a row,
 // once, per kFoldStates splits and per split.
@@ -32,7 +32,7 @@ constexpr double kAttendWaits = 2;
 constexpr double kArriveWaits = 2;
 
 constexpr double kElementBytes = 2;
-constexpr double kLineBytes = 128;  // of a wavefront
+constexpr double kLineBytes = 128;  // bytes of a wavefront
 constexpr double kCopyBytes = 16;
 constexpr double kWarpLanes = 32;
 
@@ -50,7 +50,7 @@ struct Tiling {
   std::int64_t tile_rows;
 
   std::int64_t group() const { return call.heads / call.kv_heads; }
-  std::int64_t rows() const { return call.new_tokens * group(); }  // of a sequence and key head
+  std::int64_t rows() const { return call.new_tokens * group(); }  // per sequence and key head
   std::int64_t tiles() const { return divide_up(rows(), tile_rows); }
   // The keys that the rows of a tile see.
   std::int64_t keys_of(std::int64_t tile) const {
@@ -104,7 +104,7 @@ std::string kernel_of(const CudaCard& card, const AttentionCall& call, bool has_
 double bytes_in_flight(const CudaCard& card, const RecordedKernel& kernel, double step_bytes,
                        double steps_ahead) {
   const double warps = kernel.threads / 32.0;
-  const double multiplying = kernel.working_instructions / card.clock_hz;  // of a warp
+  const double multiplying = kernel.working_instructions / card.clock_hz;  // a warp's time, seconds
   if (card.architecture < 80) {
     const double loading =
         kLatencySeconds * std::max(1.0, step_bytes / (kernel.bytes_ahead * warps));

@@ -23,7 +23,7 @@ struct AttentionCall {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 1;
-  double output_bytes = 4;    // of a number
+  double output_bytes = 4;    // bytes of a number of the output
   bool begins_early = false;  // kernels/cuda/dependent_launch.cuh
 };
 

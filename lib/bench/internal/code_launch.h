@@ -23,15 +23,15 @@ class CodeLaunch {
   static constexpr double kGroupRows = 8;
   static constexpr double kWavefrontBytes = 128;
   static constexpr double kTileWavefronts = kTileBytes / kWavefrontBytes;
-  static constexpr double kFewRowWarps = 4;  // of a block, which share K
+  static constexpr double kFewRowWarps = 4;  // warps of a block, which share K
 
   // A shape of the blocks for more rows: GemmShape of kernels/cuda/tile_block.cuh.
   struct BlockShape {
     const char* name;  // "GemmShape<2, 4, 2, 2", or more of it
     double feature_warps;
     double row_warps;
-    double tiles;   // of a warp
-    double groups;  // of 8 rows, of a warp
+    double tiles;   // tiles of features that a warp has
+    double groups;  // groups of 8 rows that a warp has
 
     double features() const { return kTileFeatures * tiles * feature_warps; }
     double rows() const { return kGroupRows * groups * row_warps; }

@@ -18,7 +18,7 @@ struct DenseShape {
   MatrixFormat format = MatrixFormat::kBF16;
   // With 16-bit weights: whether the input has 16 bits, too; otherwise it is f32.
   bool takes_rounded = false;
-  double output_bytes = 4;  // of a number
+  double output_bytes = 4;  // bytes of a number of the output
 };
 
 // Whether the GPU holds matrices of the format as codes whose products are not integers.

@@ -36,7 +36,7 @@ struct Proposal {
   double trust() const;
 };
 
-// By DraftQuery::sequence.
+// Keyed by DraftQuery::sequence.
 using Proposals = std::unordered_map<std::int64_t, Proposal>;
 
 inline std::span<const std::int32_t> output_of(const DraftQuery& query) {

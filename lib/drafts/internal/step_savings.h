@@ -71,8 +71,8 @@ class StepSavings {
   // Takes the time of a search that gave no drafts from the balance.
   void charge_search(const DraftedStep& step, double search_us);
 
-  StepCosts costs_;         // of all steps
-  StepCosts decode_costs_;  // of those that computed no prompts
+  StepCosts costs_;         // costs of all steps
+  StepCosts decode_costs_;  // costs of the steps that computed no prompts
   // The costs of steps that compute neither drafts nor prompts: costs_ takes similar sizes for one,
   // so that a jump between a step without drafts and one with few is not seen there.
   StepCosts plain_costs_;

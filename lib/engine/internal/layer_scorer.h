@@ -50,7 +50,7 @@ class LayerScorer {
 
   DraftedEngine engine_;
   std::int64_t text_tokens_;
-  std::int64_t most_texts_;  // of a pass
+  std::int64_t most_texts_;  // texts that a pass computes at most
   std::unordered_map<std::int64_t, Used> used_;
   std::vector<Text> texts_;
   std::vector<std::int32_t> table_;

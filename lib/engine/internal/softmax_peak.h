@@ -12,9 +12,9 @@
 namespace caption::engine {
 
 struct SoftmaxPeak {
-  std::int32_t id = 0;  // of the largest logit, the lowest among equals
+  std::int32_t id = 0;  // the largest logit's id, the lowest among equals
   float logit = 0;
-  float sum = 1;  // of exp(logit of an id - logit), without what is below e^-kLeast
+  float sum = 1;  // sum of exp(logit of an id - logit), without terms below e^-kLeast
 
   // log p(id) in the softmax.
   double log_probability(float of_id) const {

@@ -21,8 +21,8 @@ namespace caption::engine {
 struct StepShape {
   std::int64_t rows = 0;             // tokens
   std::int64_t table_pages = 0;      // width of the block tables
-  bool chooses_tokens = false;       // the device does
-  std::int64_t beam_candidates = 0;  // of each row; 0: the step has no beams
+  bool chooses_tokens = false;       // whether the device chooses the tokens
+  std::int64_t beam_candidates = 0;  // candidates of each row; 0: the step has no beams
   // Some layers are not computed, always the same ones.
   bool leaves_out_layers = false;
 
@@ -74,7 +74,7 @@ class StepGraphs {
 
   std::int64_t most_rows_;
   std::int64_t most_table_pages_;
-  std::vector<Entry> entries_;  // of shapes that occurred
+  std::vector<Entry> entries_;  // one for each shape that occurred
   Memory memory_;
   std::int64_t num_steps_ = 0;
   std::int64_t num_launches_ = 0;

@@ -53,12 +53,12 @@ class CAbstractor final : public FrameResampler {
                       ConstView x);
 
   CAbstractorSpec spec_;
-  std::int64_t edge_;  // of the grid of patches
+  std::int64_t edge_;  // edge of the grid of patches, in patches
   NormWeights norm_;
   ConstView positions_;  // [edge * edge, columns], empty: none
   std::vector<Block> before_, after_;
   Scratch prepared_, inner_, mixed_, means_, squeezed_, gates_, shortcut_;
-  Scratch outputs_[2];  // of the blocks, in turn
+  Scratch outputs_[2];  // outputs of the blocks, which take turns
   std::size_t turn_ = 0;
   Scratch pooled_;
 };

@@ -15,7 +15,7 @@ namespace caption::model {
 
 // Vision tokens of a block of consecutive images, of one size.
 struct VisionGrid {
-  std::int64_t rows = 0;  // of one image
+  std::int64_t rows = 0;  // rows of one image
   std::int64_t columns = 0;
   std::int64_t images = 1;
   std::int64_t time_step = 0;  // positions in time between two images

@@ -53,7 +53,7 @@ struct NormWeights {
 // An adapter of a model and the use of it.
 struct ModelAdapter {
   Adapter adapter;
-  std::string name = {};  // by which requests choose it; empty: it applies to every request
+  std::string name = {};  // name by which requests choose it; empty: it applies to every one
   // If set, the adapter changes parameters of this weight file only (ParameterGroup::source).
   std::optional<std::int32_t> source = std::nullopt;
 };
@@ -154,7 +154,7 @@ class PlacedWeights {
   // During construction: the terms to be merged, and all terms with a weight of the base model.
   std::unordered_map<ParameterId, std::vector<LoraTerm>> merged_, with_base_;
   DecoderAdapters adapters_;
-  std::vector<Placed> placed_;  // by ParameterId
+  std::vector<Placed> placed_;  // indexed by ParameterId
   std::int64_t size_bytes_ = 0;
 };
 

@@ -42,7 +42,7 @@ class ProjectorFile {
 
 // What a file holds, besides the dimensions.
 struct ProjectorNames {
-  std::string prefix;              // of all tensors
+  std::string prefix;              // prefix of all tensors' names
   std::vector<std::string> stems;  // names of the layers of VisionSpec::projector
 };
 

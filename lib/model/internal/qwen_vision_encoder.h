@@ -55,7 +55,7 @@ class QwenVisionEncoder final : public VisionEncoder {
   struct Image {
     kernels::PatchGrid grid;
     Tensor rope_table;                  // [patches, head_dim], the rotation of the rows of x
-    std::vector<EqualWindows> windows;  // of vision tokens; empty without windows
+    std::vector<EqualWindows> windows;  // windows of vision tokens; empty without windows
     // [tokens of a pass] i32: the place in the grid's order of each token in the windows' order,
     // and the reverse, image by image. Empty without windows.
     Tensor from_grid, to_grid;
@@ -100,8 +100,8 @@ class QwenVisionEncoder final : public VisionEncoder {
   Tensor inv_freq_;   // [head_dim / 2] f32
   Tensor rope_axis_;  // [head_dim / 2] i32
 
-  std::vector<Image> images_;  // of the sizes of the clips in encode_clips()
-  Scratch pixels_;             // of a run, where the device is not the host
+  std::vector<Image> images_;  // one for each size among the clips of encode_clips()
+  Scratch pixels_;             // a run's pixels, where the device is not the host
   Scratch hidden_, normed_, qkv_;
   Scratch rounded_k_, rounded_v_;  // bf16 or f16
   Scratch wide_;                   // patch columns, then inner activations

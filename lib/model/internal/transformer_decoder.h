@@ -48,7 +48,7 @@ class TransformerDecoder final : public Decoder {
     LinearWeights gate, up, down;
     DecoderLayerIds ids;
 
-    std::int64_t size_bytes() const;  // of the matrices
+    std::int64_t size_bytes() const;  // sum over the matrices
     // Whether one kernel may multiply by both.
     bool gates_like_up() const { return gate.weight.form().is_like(up.weight.form()); }
   };

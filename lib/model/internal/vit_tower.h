@@ -62,7 +62,7 @@ class VitTower {
   NormWeights pre_norm_;
   std::vector<Layer> layers_;
 
-  Scratch pixels_;  // of a few frames, where the device is not the host
+  Scratch pixels_;  // pixels of a few frames, where the device is not the host
   Scratch hidden_, normed_, q_, k_, v_;
   Scratch rounded_k_, rounded_v_;  // bf16 or f16
   Scratch features_;               // hidden states side by side, if there are several

@@ -84,9 +84,9 @@ struct DecodedJob {
 struct PixelJob {
   DecodedJob decoded;
   SeenClip seen;
-  vision::PixelValues pixels;                       // without values: nothing is to be encoded
+  vision::PixelValues pixels;                       // no values: nothing is to be encoded
   bool is_for_draft = false;                        // whether the draft model reads the clip
-  vision::PixelValues draft_pixels = {};            // of the draft model
+  vision::PixelValues draft_pixels = {};            // the draft model's pixels
   std::shared_ptr<const Tensor> draft_tokens = {};  // encoded, or null
   double pass_share = 0;                            // CaptionModel::pass_share() of the pixels
   std::int64_t vision_us = 0;
@@ -99,7 +99,7 @@ struct PixelJob {
 struct EncodedJob {
   Job job;
   std::vector<engine::Request> requests;  // parallel to Job::tasks; empty if the job is over
-  std::optional<drafts::Sketch> look = std::nullopt;  // of the clip, with Shared::nearest
+  std::optional<drafts::Sketch> look = std::nullopt;  // the clip's look, with Shared::nearest
   // Those of the draft model, parallel to `requests`; empty for a clip that it does not read.
   std::vector<std::optional<engine::Request>> draft_prompts = {};
 };
@@ -298,12 +298,12 @@ class VisionStage {
   EncodedQueue& out_;
   ThreadPool pool_;
   Stream stream_;
-  std::optional<DraftPrompts> draft_prompts_;   // with a draft model
+  std::optional<DraftPrompts> draft_prompts_;   // set if there is a draft model
   std::int64_t num_at_rest_ = 0;                // clips taken while it rested
   std::vector<PixelJob> batch_;                 // not passed on yet
   std::optional<PixelJob> next_;                // taken from the queue; begins the next batch
-  std::vector<ExampleClip> waiting_examples_;   // until the first clip is encoded
-  std::vector<engine::SharedVision> examples_;  // of the examples with a video, in order
+  std::vector<ExampleClip> waiting_examples_;   // kept until the first clip is encoded
+  std::vector<engine::SharedVision> examples_;  // those of the examples with a video, in order
   std::thread thread_;
 };
 

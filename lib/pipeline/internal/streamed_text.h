@@ -38,7 +38,7 @@ class StreamedText {
   text::StopMatcher matcher_;
   const std::function<void(std::string_view)>& on_text_;
   std::string text_;
-  std::size_t num_passed_bytes_ = 0;  // of text_: passed on, or white space at the beginning
+  std::size_t num_passed_bytes_ = 0;  // bytes of text_ passed on, or white space at its beginning
 };
 
 }  // namespace caption::pipeline

@@ -64,7 +64,7 @@ model::DecoderSpec with_vocab(model::DecoderSpec text, std::int64_t vocab);
 
 // Towers.
 model::VisionSpec clip_l_336(std::int64_t num_layers);
-model::VisionSpec demo_vision();  // of the model in samples/: 112 pixels in patches of 14
+model::VisionSpec demo_vision();  // the tower of the model in samples/: 112 pixels, patches of 14
 model::VisionSpec intern_vit_300m();
 model::VisionSpec intern_vit_6b();
 // SigLIP-so400m with a patch of 14 pixels, or SigLIP 2's with 16.

@@ -31,7 +31,7 @@ struct LayerPlan {
   const TensorPlan* post_attention_norm = nullptr;
 };
 
-using NewTensors = std::map<std::string, Bytes>;  // by the tensors' names in the output
+using NewTensors = std::map<std::string, Bytes>;  // keyed by the tensors' names in the output
 
 // For one thread at a time.
 class LayerSolver {

@@ -161,7 +161,7 @@ void BpeModel::start_with_characters(std::string_view word, std::vector<TokenId>
 void BpeModel::merge_short(ModelScratch* scratch, std::vector<TokenId>* ids) const {
   const std::vector<TokenId>& symbols = scratch->symbols;
   std::array<TokenId, kShortWord> parts{};
-  std::array<std::uint32_t, kShortWord> ranks{};  // of the pair of a part and the next one
+  std::array<std::uint32_t, kShortWord> ranks{};  // rank of the pair of a part and the next one
   std::array<TokenId, kShortWord> merged{};       // what that pair becomes
   std::size_t size = symbols.size();
   std::copy(symbols.begin(), symbols.end(), parts.begin());

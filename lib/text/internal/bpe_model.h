@@ -60,8 +60,8 @@ class BpeModel final : public SubwordModel {
   BpeSpec::Alphabet alphabet_;
   const Vocabulary& vocabulary_;
   PairTable merges_;                   // (left, right) -> (rank, merged)
-  std::array<TokenId, 256> byte_ids_;  // of the bytes (kBytes) or of <0x00>..<0xFF>; -1 for none
-  std::vector<TokenId> bmp_ids_;       // of the characters below U+10000; -1 for none
+  std::array<TokenId, 256> byte_ids_;  // ids of the bytes (kBytes) or of <0x00>..<0xFF>; -1: none
+  std::vector<TokenId> bmp_ids_;       // ids of the characters below U+10000; -1: none
   std::optional<TokenId> unknown_id_;
   bool fuses_unknown_ = false;
   bool falls_back_to_bytes_ = false;

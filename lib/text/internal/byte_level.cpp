@@ -12,7 +12,7 @@ constexpr std::size_t kEndCodePoint = 0x100 + 68;
 
 struct Alphabet {
   std::array<std::string, kNumBytes> chars;
-  std::array<std::int16_t, kEndCodePoint> bytes{};  // by code point; -1 for none
+  std::array<std::int16_t, kEndCodePoint> bytes{};  // indexed by code point; -1 for none
 
   Alphabet() {
     bytes.fill(-1);

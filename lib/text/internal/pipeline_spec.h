@@ -39,13 +39,13 @@ struct PipelineSpec {
   std::vector<NormalizerStep> normalizer;
   std::vector<PreTokenizerStep> pre_tokenizer;
   bool is_plain_byte_level = false;  // the pre-tokenizer is a ByteLevel alone
-  Vocabulary vocabulary;             // of the model, without added tokens
+  Vocabulary vocabulary;             // the model's, without added tokens
   std::variant<BpeSpec, UnigramSpec> model;
   DecoderSpec decoder;
   std::vector<TokenId> prefix_ids;       // the ids that stand before every text
   std::vector<TokenId> suffix_ids;       // the ids that stand after every text
   std::vector<AddedToken> added_tokens;  // with their ids; contents are distinct
-  std::unordered_map<std::string, std::size_t> added_index;  // by content, into added_tokens
+  std::unordered_map<std::string, std::size_t> added_index;  // content -> index in added_tokens
   TokenId last_added_id = -1;                                // the largest id of an added token
 };
 

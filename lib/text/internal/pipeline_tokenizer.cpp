@@ -73,7 +73,7 @@ struct Encoding {
 // The contribution of an id to decode().
 struct Token {
   enum class Kind { kText, kByte, kSpecial, kUnassigned };
-  std::uint64_t begin = 0;  // of its bytes, in PipelineTokenizer::bytes_
+  std::uint64_t begin = 0;  // place of its bytes in PipelineTokenizer::bytes_
   std::uint32_t length = 0;
   Kind kind = Kind::kUnassigned;
 };
@@ -141,7 +141,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::string decode(std::span<const TokenId> ids) const override {
     std::string text;
     std::string stream;    // bytes that are one UTF-8 text
-    std::string byte_run;  // of byte-fallback tokens
+    std::string byte_run;  // bytes of byte-fallback tokens
     bool is_first = true;
     for (const TokenId id : ids) {
       const Token& token = token_at(id);
@@ -314,14 +314,14 @@ class PipelineTokenizer final : public Tokenizer {
   std::unique_ptr<const SubwordModel> model_;  // refers to vocabulary_
   DecoderSpec decoder_;
   std::vector<AddedToken> added_tokens_;
-  std::unordered_map<std::string, std::size_t> added_index_;  // by content
-  std::unordered_map<TokenId, std::string> added_by_id_;      // contents
+  std::unordered_map<std::string, std::size_t> added_index_;  // keyed by content
+  std::unordered_map<TokenId, std::string> added_by_id_;      // contents, keyed by id
   Matchers recognised_;
   Matchers plain_;  // for AddedTokens::kPlainText
   std::vector<TokenId> prefix_ids_;
   std::vector<TokenId> suffix_ids_;
   std::vector<Token> tokens_;  // indexed by id
-  std::string bytes_;          // of all tokens, one after the other
+  std::string bytes_;          // bytes of all tokens, one after the other
   std::optional<TokenId> bos_id_;
   std::optional<TokenId> eos_id_;
   std::string kind_ = "Unigram";

@@ -52,8 +52,8 @@ std::string error_text(int code) {
 struct RegexScratch::State {
   std::unique_ptr<pcre2_match_data, FreeMatch> match;
   std::unique_ptr<pcre2_match_context, FreeContext> context;
-  std::int64_t end_us = 0;        // of thread_cpu_us()
-  std::uint32_t num_windows = 0;  // since the time was looked at
+  std::int64_t end_us = 0;        // thread_cpu_us() at which searches must have ended
+  std::uint32_t num_windows = 0;  // windows searched since the time was looked at
 };
 
 RegexScratch::RegexScratch(std::int64_t budget_us) : state_(std::make_unique<State>()) {

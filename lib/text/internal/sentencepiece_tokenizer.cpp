@@ -297,7 +297,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     ids->insert(ids->end(), piece_ids.begin(), piece_ids.end());
   }
 
-  sentencepiece::SentencePieceProcessor processor_;  // of a BPE model
+  sentencepiece::SentencePieceProcessor processor_;  // holds a BPE model
   Vocabulary unigram_vocabulary_;
   std::optional<UnigramModel> unigram_;  // refers to unigram_vocabulary_
   PrefixRule prefix_rule_ = PrefixRule::kNone;

@@ -22,7 +22,7 @@ struct TokenizerFiles {
   std::optional<std::string> added_tokens_json;
   std::optional<std::string> special_tokens_map_json;
   std::optional<std::string> tokenizer_json;
-  std::optional<std::string> vocab_json;  // of byte-level BPE, with merges_txt
+  std::optional<std::string> vocab_json;  // vocabulary of byte-level BPE, with merges_txt
   std::optional<std::string> merges_txt;
 };
 

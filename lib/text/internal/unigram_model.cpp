@@ -37,7 +37,7 @@ void UnigramModel::tokenize(std::string_view word, ModelScratch* scratch,
   find_best_path(word, &scratch->nodes);
   // The tokens are found from the last to the first; neighbouring unknown ones are one token.
   const auto first = static_cast<std::ptrdiff_t>(ids->size());
-  std::size_t run_end = 0;  // of a run of unknown tokens; 0 for none
+  std::size_t run_end = 0;  // end of a run of unknown tokens; 0: there is none
   const auto end_run = [&](std::size_t begin) {
     if (run_end == 0) return;
     const auto run = static_cast<std::ptrdiff_t>(ids->size());

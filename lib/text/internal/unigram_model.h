@@ -15,7 +15,7 @@
 namespace caption::text {
 
 struct UnigramSpec {
-  std::vector<double> scores;  // by id, one for each text of the vocabulary; finite
+  std::vector<double> scores;  // indexed by id, one for each text of the vocabulary; finite
   // The id of characters that the vocabulary lacks; a run of them is one token.
   TokenId unknown_id = 0;
   bool falls_back_to_bytes = false;  // unknown characters become <0x00>..<0xFF>
@@ -38,7 +38,7 @@ class UnigramModel final : public SubwordModel {
   UnigramSpec spec_;
   double unknown_score_ = 0.0;
   PrefixTree tree_;                    // the texts of the vocabulary
-  std::array<TokenId, 256> byte_ids_;  // of <0x00>..<0xFF>; -1 for none
+  std::array<TokenId, 256> byte_ids_;  // ids of <0x00>..<0xFF>; -1: none
 };
 
 }  // namespace caption::text

@@ -79,7 +79,7 @@ class RgbConverter {
   ColorMatrix untagged_;
   Orientation orientation_;
   AVRational sample_aspect_ratio_;
-  ScalerPtr scaler_;  // of the previous frame; most frames of a stream have equal formats
+  ScalerPtr scaler_;  // the previous frame's; most frames of a stream have equal formats
   Conversion scaler_is_for_;
   std::vector<std::uint8_t> planes_;  // green, blue and red of one picture
 };

@@ -41,7 +41,7 @@ void split_columns(const WordsOfColumns& words, std::int64_t num_columns, std::i
 // Writes 32 rows of codes from their columns.
 void join_columns(const FourWords* columns, const std::vector<std::int32_t>& order,
                   std::uint8_t* to) {
-  constexpr std::size_t kWords = 4;  // of a row, written at a time
+  constexpr std::size_t kWords = 4;  // words of a row that are written at a time
   const auto row_bytes = static_cast<std::int64_t>(order.size()) / 2;
   const std::int32_t* const column = order.data();
   for (std::size_t k = 0; k < order.size(); k += kWords * kColumnsOfWord) {

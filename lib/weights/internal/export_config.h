@@ -38,8 +38,8 @@ struct ExportedText {
   double rms_norm_eps = 0;
   ExportedRope rope;
   std::optional<std::int64_t> window;                // mistral
-  std::vector<std::int32_t> sections;                // of positions along several axes
-  std::optional<std::int64_t> num_deepstack_layers;  // qwen3vl
+  std::vector<std::int32_t> sections;                // sections of positions along several axes
+  std::optional<std::int64_t> num_deepstack_layers;  // qwen3vl only
   bool is_tied = false;
   bool states_head_dim = false;  // whether the file has keys for it
 };

@@ -20,7 +20,7 @@ namespace caption::weights {
 struct ExportedTensor {
   GgufTensorHeader header;
   std::string source;  // name in the checkpoint; empty for `values`
-  Shape shape;         // of that tensor
+  Shape shape;         // shape of that tensor
   // kOne; kRotatedRows: row 2i + half of a head is its row half * head_dim / 2 + i; kRows: one of
   // `num_pieces` equal parts of its rows; kFrames: one frame of a kernel.
   GgufAssembly part = GgufAssembly::kOne;

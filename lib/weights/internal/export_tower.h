@@ -13,7 +13,7 @@
 namespace caption::weights {
 
 struct ExportedTower {
-  std::string projector_type;         // of the file: "qwen3vl_merger"
+  std::string projector_type;         // as the file names it: "qwen3vl_merger"
   std::int64_t num_layers = 0;        // those that the file has
   std::vector<std::int64_t> mergers;  // qwen3_vl: the layer after which each stands
 };

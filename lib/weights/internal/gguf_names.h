@@ -27,7 +27,7 @@ struct GgufEntry {
   std::int64_t num_heads = 0;  // kRotatedRows
 };
 
-// By the name in a Hugging Face checkpoint.
+// Keyed by the name in a Hugging Face checkpoint.
 using GgufEntries = std::map<std::string, GgufEntry, std::less<>>;
 
 // The tensors of a language model, architectures llama, qwen2, qwen2vl, qwen3 and qwen3vl, and of a
