@@ -127,7 +127,7 @@ TEST_SUITE("app/drafts") {
     long all = 0;
     REQUIRE(std::sscanf(own.err.c_str() + at, "per step; model: %ld of %ld right", &right, &all) ==
             2);
-    constexpr long kMostAfterEnd = 7;  // of a caption: num_draft_tokens is 8
+    constexpr long kMostAfterEnd = 7;  // a caption's, as num_draft_tokens is 8
     CHECK(right >= all - kMostAfterEnd * static_cast<long>(sample_videos().size()));
     CHECK(right > all / 2);
   }
@@ -196,7 +196,7 @@ TEST_SUITE("app/drafts") {
     REQUIRE(samples.size() >= kNumFirst);
     // Each clip is as many clips before its copy as there are clips, so that no batch has both.
     Arguments clips;
-    std::map<std::string, std::size_t> pair_of;  // of a file: the index of its clip in `samples`
+    std::map<std::string, std::size_t> pair_of;  // file -> index of its clip in `samples`
     for (const bool is_copy : {false, true}) {
       for (std::size_t i = 0; i < kNumFirst; ++i) {
         std::filesystem::path clip = samples[i];

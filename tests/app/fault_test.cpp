@@ -50,8 +50,8 @@ struct Fault {
   std::string text() const { return kind + ":" + std::to_string(number); }
 };
 
-using Captions = std::map<std::string, std::string>;     // by video; the last record is valid
-using SampleSizes = std::map<std::string, std::size_t>;  // number of calls to make fail, by kind
+using Captions = std::map<std::string, std::string>;     // keyed by video; the last record is valid
+using SampleSizes = std::map<std::string, std::size_t>;  // kind -> number of calls to make fail
 
 struct Reference {
   Captions before;    // captions after prepare()

@@ -43,7 +43,7 @@ struct Archive {
   }
 };
 
-using Captions = std::map<std::string, std::string>;  // by the content's id
+using Captions = std::map<std::string, std::string>;  // keyed by the content's id
 
 Captions captions_of(const fs::path& out) {
   Captions captions;

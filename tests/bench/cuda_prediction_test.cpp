@@ -223,7 +223,7 @@ TEST_SUITE("bench/cuda_prediction") {
                                                     : "IntegerTiles" + of_kind + ", GemmShape<4, 8";
             CHECK(work.kernel.starts_with(kernel));
             CHECK(work.launches == 3 * 2);
-            // Of 16 features, 8 rows and 32 columns.
+            // A product has 16 features, 8 rows and 32 columns.
             CHECK(work.products >= rows / 8 * 24576 / 16 * 160 / 32 * 3);
             CHECK(work.product_flops == 8192);
             CHECK(work.instructions > work.products);
@@ -262,7 +262,7 @@ TEST_SUITE("bench/cuda_prediction") {
                                                   : "Fp8Tiles<GemmShape<4, 4, 2, 4";
           CHECK(work.kernel.starts_with(kernel));
           CHECK(work.launches == 3 * 2);
-          // Of 16 features, 8 rows and 64 columns: 160 of them are 192.
+          // A product has 16 features, 8 rows and 64 columns; 160 columns are padded to 192.
           const double groups = rows <= 8    ? 1
                                 : rows <= 16 ? 2
                                 : rows <= 32 ? 4

@@ -123,7 +123,7 @@ TEST_SUITE("bench/model_draft_bench") {
         bench_model_drafts(*decoder, stream, make_self_draft({1}), options);
     REQUIRE(rows.size() == 3);
     const auto tokens_of = [](std::int32_t depth) { return 2 - std::pow(0.5, depth); };
-    // Of the time of a step without guesses: what a step with d guesses takes more, d times C.
+    // Relative to a step without guesses, a step with d guesses takes d * C longer.
     double sum = 0;
     double sum_of_squares = 0;
     for (const ModelDraftRow& row : rows) {

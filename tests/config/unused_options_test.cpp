@@ -14,7 +14,7 @@ TEST_SUITE("config/unused_options") {
     struct Row {
       std::vector<Override> flags;  // applied in this order; the first is the one asked about
       RunFacts facts = {};
-      std::string expected = {};  // of the line behind the option; empty: the option counts
+      std::string expected = {};  // end of the line about the option; empty: the option counts
     };
     const Override beams = {"generation.num_beams", "2", "--num-beams"};
     const Override warm = {"generation.temperature", "0.5", "--temperature"};

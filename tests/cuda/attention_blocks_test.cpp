@@ -123,7 +123,7 @@ TEST_CASE("a grid has the tiles of every frame, and as many as a batch of sequen
   CHECK(has_grid(batch, 16, 5));
   batch.rows = 2;
   batch.num_seqs = 9;
-  CHECK(has_grid(batch, 64, 2));  // of two sequences with a token each
+  CHECK(has_grid(batch, 64, 2));  // two sequences may have a token each
 }
 
 TEST_CASE("rows are split where most sequences decode, or where whole tiles keep no GPU busy") {

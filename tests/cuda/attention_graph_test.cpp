@@ -70,7 +70,7 @@ struct DecodeStep {
   }
 
   std::int64_t num_seqs;
-  std::int64_t num_pages;  // of a sequence
+  std::int64_t num_pages;  // pages of a sequence
   std::optional<DeviceTensor> q, k, v, slots, cu_seqlens, context_lens, tables, k_pages, v_pages, y;
 };
 

@@ -29,7 +29,7 @@ namespace {
 struct Case {
   std::int64_t frames, seq_len, kv_len, heads, kv_heads, head_dim;
   DType dtype = DType::kF32;
-  std::int64_t stride = 0;  // of k and v; 0: dense
+  std::int64_t stride = 0;  // row stride of k and v; 0: dense
 
   std::int64_t keys() const { return kv_len == 0 ? seq_len : kv_len; }
   float scale() const { return 3 / std::sqrt(static_cast<float>(head_dim)); }

@@ -141,7 +141,7 @@ TEST_CASE("the candidates are the CPU's, bit for bit, for all parameters togethe
 }
 
 TEST_CASE("the logarithms of sums from 1 to 2 are the CPU's") {
-  // Of two logits; the unit of such a logarithm is less than each term of its polynomial.
+  // Rows have two logits; the logarithm's unit is less than each term of its polynomial.
   BeamBatch batch{.logits = Tensor::zeros(DType::kF32, {24, 2}), .rows = {}, .ids = {0}};
   for (std::int64_t r = 0; r < 24; ++r) {
     batch.logit(r, 1) = -0.17F * static_cast<float>(r);

@@ -11,7 +11,7 @@ namespace {
 using namespace kernels::cuda;
 using cuda_emulator::Fault;
 
-constexpr int kNumbers = 256;  // of the memory
+constexpr int kNumbers = 256;  // floats in the device memory
 
 struct Params {
   float* memory;

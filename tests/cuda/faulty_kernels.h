@@ -16,7 +16,7 @@ struct KernelPair {
 };
 
 std::span<const KernelPair> kernel_pairs();
-// Of products of warpgroups (faulty_products.cu).
+// Pairs with products of warpgroups (faulty_products.cu).
 std::span<const KernelPair> product_pairs();
 
 }  // namespace caption::testing

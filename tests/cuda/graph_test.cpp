@@ -220,7 +220,7 @@ TEST_CASE("a refused graph leaves the stream as it was, and a lost GPU is lost")
   gather.launch(stream);
   stream.synchronize();
   CHECK(gather.result(0) == 4);
-  for (int call = 0; call < 4; ++call) {  // of a begin, two copies and an end
+  for (int call = 0; call < 4; ++call) {  // the calls are a begin, two copies and an end
     CAPTURE(call);
     caption::cuda_emulator::lose_device_at(call);
     CHECK(message_of(record_all, ErrorCode::kUnavailable) == "cuda: the GPU is lost (emulated)");

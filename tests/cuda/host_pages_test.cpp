@@ -76,10 +76,10 @@ struct Output {
 };
 
 struct Run {
-  std::vector<std::vector<Output>> rounds;  // by round and request
+  std::vector<std::vector<Output>> rounds;  // indexed by round and request
   EngineStats stats;
-  std::int64_t most_waits = 0;  // of the host in a step
-  bool has_allocated = false;   // memory of the GPU, in a step
+  std::int64_t most_waits = 0;  // most waits of the host in a step
+  bool has_allocated = false;   // whether a step allocated memory of the GPU
 };
 
 // Computes the requests, two at a time, then all of them again, and so on.

@@ -114,7 +114,7 @@ TEST_CASE("writing heads of 128 moves no byte twice over, with a warp per token 
                                            slots.view(), layer_of(pages, dtype));
         },
         1);
-    CHECK(report.blocks == 3);  // of four warps, for three tokens with four heads
+    CHECK(report.blocks == 3);  // a block has four warps: three tokens with four heads
   }
 }
 

@@ -31,7 +31,7 @@ constexpr std::int64_t kColumns = 45;
 
 struct Numbers {
   double y;
-  double roundings;  // of y, in units of 2^-24
+  double roundings;  // bound of y's relative error, in units of 2^-24
 };
 
 // exp() of a rounded power is off by the power's size in roundings.

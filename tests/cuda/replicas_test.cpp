@@ -81,7 +81,7 @@ class Output {
                              records::Existing::kResume);
     return pipeline::run(replicas, some_clips(num_clips), short_captions(), file);
   }
-  // By video; checks that there is one record of each, with a caption.
+  // Keyed by video; checks that there is one record of each, with a caption.
   std::map<std::string, std::string> captions() const {
     std::map<std::string, std::string> captions;
     std::ifstream file(path_);

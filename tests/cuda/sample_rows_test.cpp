@@ -202,7 +202,7 @@ TEST_CASE("among equal logits the ids are drawn in the CPU's order, and top_p cu
       for (std::int64_t r = 0; r < 6; ++r) {
         float* const logits = batch.logits.as<float>() + r * 36;
         for (int i = 0; i < 32; ++i) logits[i] = -2;      // 32 equal ones
-        for (int i = 0; i < 32; i += 4) logits[i] = 1;    // of which 8 are likelier,
+        for (int i = 0; i < 32; i += 4) logits[i] = 1;    // 8 of which are likelier,
         for (int i = 32; i < 36; ++i) logits[i] = -0.0F;  // and four between
         RowSampling row;
         row.seed = static_cast<std::uint64_t>(r);

@@ -99,7 +99,7 @@ TEST_CASE("a matrix is packed, or copied as it is, piece by piece, each of whole
 
 TEST_CASE("threads that place codes read each 128 rows once, and a piece is packed at once") {
   const caption::QuantisedMatrix matrix = random_matrix(Kind::k8, 5 * 128, 16, 16);
-  std::map<std::int64_t, int> reads;  // by the first row
+  std::map<std::int64_t, int> reads;  // keyed by the first row
   std::mutex mutex;
   const auto rows = [&](std::int64_t first, std::int64_t count) {
     const std::lock_guard lock(mutex);

@@ -153,7 +153,7 @@ TEST_CASE("finished outputs are guessed from, cancelled ones are not") {
 TEST_CASE("drafts are counted by sequence and source, and their time by the costs of steps") {
   Drafter drafter({.method = Method::kArchive, .max_drafts = 3, .is_adaptive = false},
                   archive_of({{7, 8, 9, 10}}));
-  drafter.observe_step({.num_tokens = 1, .us = 1000});  // of a prompt: nothing was asked for
+  drafter.observe_step({.num_tokens = 1, .us = 1000});  // a prompt's step: nothing was asked for
   CHECK(drafter.steps().all == 0);
   CHECK(propose(drafter, {1, 7}, 1) == Ids{8, 9, 10});
   drafter.observe(1, 3, 2, true);
@@ -280,7 +280,7 @@ TEST_CASE("a draft model whose passes cost as much as steps rests, until they co
   CHECK(Drafter({.method = Method::kArchive}, nullptr).is_model_resting());
   Drafter drafter({.method = Method::kModel}, nullptr, nullptr, &right);
   CHECK_FALSE(drafter.is_model_resting());
-  // Of tokens 9 alone, with a prompt of one.
+  // The text consists of tokens 9 alone, and its prompt of one.
   Ids tokens = {9};
   const auto step = [&] {
     const std::int64_t num_drafts = std::ssize(propose(drafter, tokens, 1));
@@ -317,7 +317,7 @@ TEST_CASE("nothing is drafted before a step was measured, nor where further toke
 }
 
 TEST_CASE("drafts rest where steps that have them lose time against what was expected") {
-  // Of 16 sequences two have guesses, of which 6 in 10 are right. Times of similar sizes are
+  // Two of 16 sequences have guesses, of which 6 in 10 are right. Times of similar sizes are
   // learned as one (StepCosts), so that a jump after 16 tokens is not seen there.
   for (const double jump_us : {0.0, 200.0, 500.0, 1000.0}) {
     CAPTURE(jump_us);

@@ -63,7 +63,7 @@ class PlantedModel final : public DraftModel {
   void end(std::int64_t sequence) override { held_.erase(sequence); }
 
   std::int64_t num_prompt = 0;
-  std::int64_t us = 0;  // of all passes
+  std::int64_t us = 0;  // time of all passes
 
  private:
   std::int64_t num_missing(std::int64_t sequence, std::int64_t size) const {

@@ -52,9 +52,9 @@ std::vector<Texts> runs_of(const Texts& texts) {
 }
 
 struct Place {
-  std::size_t length = 0;  // of the context that it has in common
+  std::size_t length = 0;  // tokens in common with the context
   Ids backwards;           // the tokens before it, to the -1 before the text, but at most 24
-  Ids rest;                // of its text
+  Ids rest;                // the tokens from it to the text's end
 };
 
 // All places of the texts that have a context in common with `context`, which begins with -1, in
@@ -217,9 +217,9 @@ TEST_CASE("an archive of many texts guesses as a comparison with every place doe
   struct Case {
     const char* name;
     std::int32_t vocab;
-    std::size_t num_copies;  // of each text
+    std::size_t num_copies;  // copies of each text
   };
-  // Of many copies of long texts, contexts of every length have many places.
+  // Many copies of long texts give contexts of every length many places.
   for (const Case& c :
        {Case{"few tokens", 3, 1}, Case{"some tokens", 12, 1}, Case{"many tokens", 60, 1},
         Case{"copies", 60, 9}, Case{"one token", 1, 1}, Case{"copies of few tokens", 2, 40}}) {

@@ -263,7 +263,7 @@ TEST_SUITE("engine/host tier") {
     CHECK(with.disk_hit_tokens == 0);
     CHECK(with.prefill_tokens == without.prefill_tokens - 10 * kSharedTokens);
     CHECK(with.host_stored_pages >= 30);
-    CHECK(run_twice(options_with_host_pages(9, 6)).host_hit_tokens == 0);  // of two videos
+    CHECK(run_twice(options_with_host_pages(9, 6)).host_hit_tokens == 0);  // 6 pages hold 2 videos
   }
 
   TEST_CASE("a request that gave way finds its prompt again") {

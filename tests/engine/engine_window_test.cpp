@@ -117,7 +117,7 @@ TEST_SUITE("engine/window") {
     const Request request = text_request(200, 300);
     engine.submit(request);
     CHECK(run_until_idle(engine).at(0).output_ids == expected_output(request, -1, 30));
-    // Of a chunk of 64 tokens and the 29 before it.
+    // The pages hold a chunk of 64 tokens and the 29 before it.
     CHECK(engine.stats().pages_peak <= 7);
     CHECK(engine.stats().mean_pages_used < 3.5);
 

@@ -22,7 +22,7 @@ using Layers = std::vector<std::int32_t>;
 constexpr std::int64_t kLayers = 4;
 constexpr auto kOfSelf = static_cast<std::size_t>(drafts::GuessSource::kSelf);
 
-// Of a decoder of kLayers layers.
+// The decoder has kLayers layers.
 EngineOptions with_pages(std::int64_t num_pages, DType dtype = DType::kF32) {
   return options_with_pages(num_pages, dtype, kLayers);
 }
@@ -123,7 +123,7 @@ TEST_SUITE("engine/self-draft") {
       options.prefix_cache = uniform(2) == 0 ? PrefixCache::kOn : PrefixCache::kOff;
       options.max_drafts = run % 7 == 6 ? 32 : 1 + uniform(6);
       const bool has_window = run % 4 == 3;
-      std::shared_ptr<drafts::LayerChoice> choice;  // of one layer, of two, or to be found
+      std::shared_ptr<drafts::LayerChoice> choice;  // leaves out a layer, or two, or is to be found
       if (run % 3 == 0) choice = choice_of({1});
       if (run % 3 == 1) choice = choice_of({1, 2});
       if (run % 3 == 2) choice = std::make_shared<drafts::LayerChoice>();

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     return 0;
   }
   const std::string line = records::to_json_line(record);
-  // Of foreign log-probabilities the text is kept as it is, whatever it holds.
+  // The text of foreign log-probabilities is kept as it is, whatever it holds.
   if (!record.logprobs_json.empty()) return 0;
   const records::Record again = records::parse_json_line(line);
   fuzz::require(records::to_json_line(again) == line, "what is written reads back");

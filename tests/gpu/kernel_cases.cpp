@@ -59,12 +59,10 @@ struct ManyFeatures {
   std::int64_t rows;
   std::int64_t columns;
 };
-constexpr ManyFeatures kManyFeatures[] = {{{Form::kTiles, "16 bits"}, 380, 29},
-                                          {{Form::kInt8, "int8"}, 98, 61},
-                                          {{Form::kInt4, "int4"}, 98, 61},
-                                          {{Form::kNf4, "nf4"}, 98, 61},
-                                          {{Form::kInt8Row, "w8a8"}, 390, 29},
-                                          {{Form::kE4M3Row, "fp8", kGpusOfE4M3}, 390, 29}};
+constexpr ManyFeatures kManyFeatures[] = {
+    {{Form::kTiles, "16 bits"}, 380, 29}, {{Form::kInt8, "int8"}, 98, 61},
+    {{Form::kInt4, "int4"}, 98, 61},      {{Form::kNf4, "nf4"}, 98, 61},
+    {{Form::kInt8Row, "w8a8"}, 390, 29},  {{Form::kE4M3Row, "fp8", kGpusOfE4M3}, 390, 29}};
 
 Tensor run_many_features(Stream& stream, const ManyFeatures& many) {
   constexpr std::int64_t kFeaturesOfLarge = 6100;
@@ -330,7 +328,7 @@ Tensor run_beams(Stream& stream) {
   constexpr std::int64_t kCandidates = 9;
   using kernels::BeamRow;
   const std::vector<BeamRow> rows = {{.num_candidates = 5},
-                                     {},  // of no beam
+                                     {},  // a row without a beam
                                      {.score = -3.5F,
                                       .repetition_penalty = 1.1F,
                                       .no_repeat_ngram_size = 2,

@@ -85,7 +85,7 @@ int class_of(int capability) {
   return 75;
 }
 
-using Hashes = std::map<std::string, std::string, std::less<>>;  // by case
+using Hashes = std::map<std::string, std::string, std::less<>>;  // keyed by case
 
 Hashes read_expected(const std::string& folder, int capability) {
   const std::filesystem::path path =

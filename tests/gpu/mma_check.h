@@ -28,11 +28,11 @@ struct MmaCheck {
   std::string model;  // that of the stream's GPU: "ampere", "hopper"
   std::int64_t products = 0;
   // Products of which every sum has the bits of a model.
-  std::int64_t equal = 0;  // of `model`
+  std::int64_t equal = 0;  // those equal to `model`
   std::int64_t equal_ampere = 0;
   std::int64_t equal_hopper = 0;
   std::int64_t equal_fused = 0;
-  std::optional<MmaDifference> first = {};  // from `model`
+  std::optional<MmaDifference> first = {};  // first difference from `model`
 };
 
 // Multiplies `count` random matrices [16, 16] by [16, 8] and adds random [16, 8], none infinite or

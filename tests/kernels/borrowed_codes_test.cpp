@@ -41,8 +41,8 @@ struct Matrix {
   std::string config;
   std::vector<FilePart> parts;
   Shape shape;
-  std::int64_t group_columns = 0;  // of m.g_idx, which scatters the columns of a group
-  bool has_middle_zeros = false;   // of 8 bits
+  std::int64_t group_columns = 0;  // a group's columns in m.g_idx, which scatters them
+  bool has_middle_zeros = false;   // whether 8-bit zeros are the codes' middle
 };
 
 std::vector<std::byte> random_bytes(const weights::PlannedTensor& tensor, std::mt19937& random) {

@@ -59,7 +59,7 @@ std::vector<Tensor> run_chunked(Stream& stream, const PagedModel& model, DType d
   return out;
 }
 
-// By sequence: the exact attention over the keys as stored, and a tier's tolerance.
+// Indexed by sequence: the exact attention over the keys as stored, and a tier's tolerance.
 struct Exact {
   std::vector<std::vector<double>> y, tolerance;
 };

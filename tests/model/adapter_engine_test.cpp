@@ -26,7 +26,7 @@ using engine::EngineOptions;
 using weights::WeightFormat;
 
 constexpr std::int32_t kNumAdapters = 3;
-using Cases = std::array<const char*, kNumAdapters>;  // of one base, in tests/golden/lora
+using Cases = std::array<const char*, kNumAdapters>;  // cases of one base, in tests/golden/lora
 constexpr Cases kComposed = {"composed_llm", "composed_mlp", "composed_qv"};
 constexpr Cases kQwen3Vl = {"qwen3_vl_text", "qwen3_vl_mlp", "qwen3_vl_qv"};
 

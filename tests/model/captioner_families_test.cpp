@@ -10,14 +10,14 @@ namespace caption {
 namespace {
 
 using testing::CaptionerGolden;
-using Names = std::vector<std::string>;  // of cases in tests/golden/<family>
+using Names = std::vector<std::string>;  // names of cases in tests/golden/<family>
 
 // A family's cases, and which of them show what; `all` have pixels, features, logits and tokens.
 struct Cases {
   const char* family;
   Names all;
   Names prompts = {};          // one per template and tokenizer
-  Names plans = {};            // of several formats of files and kinds of towers
+  Names plans = {};            // several formats of files and kinds of towers
   Names fixed_size = {};       // whose frames all have the tower's size
   Names repeated_frames = {};  // whose tower encodes frames one by one
   Names company = {};          // whose clips are encoded together

@@ -208,7 +208,7 @@ void CaptionerGolden::check_repeated_frames() const {
   Stream stream(tested_context(), pool);
   const auto model = open();
   const model::VisionSpec vision = model::read_blueprint(folder()).vision.value();
-  const std::vector<int> kinds = {0, 1, 0, 0, 2, 1, 0, 2, 2, 1, 0, 0};  // of 12 frames
+  const std::vector<int> kinds = {0, 1, 0, 0, 2, 1, 0, 2, 2, 1, 0, 0};  // the kinds of 12 frames
   const auto frames_of = [&](const std::vector<int>& of) {
     const std::int64_t edge = vision.image_px;
     const std::int64_t size = 3 * edge * edge;

@@ -177,7 +177,7 @@ TEST_SUITE("model/demo") {
     ThreadPool pool(2);
     Stream stream(testing::tested_context(), pool);
     std::int64_t bytes_of_bf16 = 0;
-    std::vector<Tensor> pixels;  // of each golden; they do not depend on the weights
+    std::vector<Tensor> pixels;  // pixels of each golden; they do not depend on the weights
     for (const Case& c : cases) {
       CAPTURE(c.name);
       const auto model =

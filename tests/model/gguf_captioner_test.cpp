@@ -165,7 +165,7 @@ TEST_SUITE("model/gguf_captioner") {
     struct Row {
       const char* file;
       const char* key;
-      std::uint32_t bits;  // of the value, u32 or f32
+      std::uint32_t bits;  // bits of the value, u32 or f32
       const char* message;
     };
     const float negative = -1;

@@ -59,8 +59,8 @@ class DecodedSource : public weights::Source {
   Shape shape_;
   std::int64_t broken_row_;
   mutable std::mutex mutex_;
-  mutable std::int64_t num_rows_ = 0;      // decoded in all
-  mutable std::int64_t most_numbers_ = 0;  // of several rows that were decoded at a time
+  mutable std::int64_t num_rows_ = 0;      // rows decoded in all
+  mutable std::int64_t most_numbers_ = 0;  // most numbers of several rows decoded at a time
 };
 
 const Shape kShapes[] = {{1, 1}, {5, 7}, {100, 2048}, {33, 1000}, {3, 40'000}};

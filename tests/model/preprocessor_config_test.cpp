@@ -57,7 +57,7 @@ TEST_SUITE("model/preprocessor_config") {
     const fs::path folder = empty_folder("order");
     CHECK_THROWS_WITH_AS(model::read_preprocess_spec(model::ModelFolder(folder)),
                          doctest::Contains("video_preprocessor_config.json"), Error);
-    // By itself processor_config.json holds no constants of frames.
+    // A processor_config.json without video_processor gives no constants of frames.
     write(folder / "processor_config.json", R"({"patch_size": 14})");
     CHECK_THROWS_AS(model::read_preprocess_spec(model::ModelFolder(folder)), Error);
     write(folder / "processor_config.json",

@@ -33,8 +33,8 @@ TEST_SUITE("model/qwen2_5_vl") {
     const auto model = CaptionerGolden(kFamily, "untied_f32").open();  // 2 positions per second
     struct Case {
       const char* name;
-      std::int64_t duration_us;         // of six frames
-      std::vector<std::int32_t> times;  // of three images
+      std::int64_t duration_us;         // duration of six frames
+      std::vector<std::int32_t> times;  // times of three images
     };
     const Case kTimes[] = {{"unknown: two frames per second", 0, {0, 2, 4}},
                            {"less than a second", 2'760'000, {0, 0, 0}},
@@ -72,7 +72,7 @@ TEST_SUITE("model/qwen2_5_vl") {
   }
 
   TEST_CASE("images have the same tokens alone and among others, with any threads") {
-    constexpr std::int64_t kImages = 40;  // of 10 x 18 patches: two passes
+    constexpr std::int64_t kImages = 40;  // an image has 10 x 18 patches: two passes
     ThreadPool one(1), three(3);
     Stream stream(testing::tested_context(), one), other(testing::tested_context(), three);
     const auto model = CaptionerGolden(kFamily, "all_in_windows").open();

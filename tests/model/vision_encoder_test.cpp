@@ -18,7 +18,7 @@ TEST_SUITE("model/vision_encoder") {
     Stream stream(testing::tested_context(), pool);
     const auto model = CaptionerGolden("qwen3_vl", "untied_f32").open();
     const std::int64_t unit = model->preprocess_spec().smart->unit_px;
-    const auto pixels_of = [&](const std::vector<int>& kinds) {  // of frames
+    const auto pixels_of = [&](const std::vector<int>& kinds) {  // a kind for each frame
       Tensor pixels(DType::kF32, {std::ssize(kinds), 3, 2 * unit, unit});
       const std::int64_t values = 6 * unit * unit;
       for (std::int64_t i = 0; i < pixels.num_elements(); ++i) {
@@ -34,7 +34,7 @@ TEST_SUITE("model/vision_encoder") {
         testing::to_host(stream, model->encode_frames(stream, repeated.view()).view());
     const Tensor once = testing::to_host(stream, model->encode_frames(stream, each.view()).view());
     const Tensor alone = testing::to_host(stream, model->encode_frames(stream, last.view()).view());
-    const std::int64_t values = 2 * found.dim(1);  // of an image
+    const std::int64_t values = 2 * found.dim(1);  // numbers of an image
     REQUIRE(found.num_elements() == 6 * values);
     const auto is_equal = [&](std::int64_t image, const Tensor& other, std::int64_t at) {
       return std::memcmp(found.as<float>() + image * values, other.as<float>() + at * values,

@@ -52,7 +52,7 @@ Options chat_options(engine::PrefixCache prefix_cache) {
 }
 
 struct Ran {
-  std::vector<std::string> captions;  // by name of the clip
+  std::vector<std::string> captions;  // sorted by the clips' names
   Outcome outcome;
 };
 

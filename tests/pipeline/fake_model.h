@@ -39,7 +39,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::function<void(int clip_number)> on_encode;
   // Called with the number of clips that are encoded together, before on_encode.
   std::function<void(std::size_t num_clips)> on_encode_clips;
-  double share_of_pass = 1;  // of every clip
+  double share_of_pass = 1;  // pass_share() of every clip
   std::function<void()> on_forward;
   std::optional<std::string> changed_file;   // return value of find_changed_file()
   std::optional<std::string> broken_weight;  // return value of find_broken_weight()

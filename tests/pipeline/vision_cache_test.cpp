@@ -302,7 +302,7 @@ TEST_SUITE("pipeline/vision_cache") {
     longer.push_back({});
     CHECK_FALSE(parse_seen_clip(longer).has_value());
     CHECK_FALSE(parse_seen_clip(std::vector<std::byte>(200, std::byte{0xff})).has_value());
-    for (std::size_t byte = 0; byte < 8; ++byte) {  // of another layout
+    for (std::size_t byte = 0; byte < 8; ++byte) {  // each change makes it another layout
       std::vector<std::byte> other = bytes;
       other[byte] ^= std::byte{1};
       CHECK_FALSE(parse_seen_clip(other).has_value());

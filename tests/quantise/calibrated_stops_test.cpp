@@ -81,8 +81,8 @@ TEST_CASE("the layers' files count for the room that a call needs, and for its p
   const Calibration prompts = draw_prompts(1280, 2, 30, 11);
   QuantiseOptions options =
       calibrated_options(demo_model(), new_folder("quantise_calibrated/measured"), "awq", &prompts);
-  std::int64_t layers_bytes = 0;   // of the layers' files
-  std::int64_t headers_bytes = 0;  // of their headers, which are not counted
+  std::int64_t layers_bytes = 0;   // most bytes of the layers' files
+  std::int64_t headers_bytes = 0;  // bytes of headers, which are not counted
   options.on_progress = [&](const QuantiseProgress& progress) {
     if (progress.layer_part > 0) return;
     CHECK(progress.layers_total == 4);

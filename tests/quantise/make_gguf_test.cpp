@@ -62,7 +62,7 @@ TEST_CASE("files that a call was stopped in are continued to the same bytes") {
     const GgufOptions options = gguf_options("stopped");
     stop_at(options, share);
     CHECK_FALSE(files_of(options.output).contains(kTower));
-    stop_at(options, 0.2);  // of what is left
+    stop_at(options, 0.2);  // a share of what is left
     const std::int64_t kept = make_gguf(options)->tensors_kept;
     CHECK(kept > 0);
     CHECK(kept < kNumTensors);

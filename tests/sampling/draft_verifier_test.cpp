@@ -106,7 +106,7 @@ struct ChiSquare {
 // Cells with fewer than five expected draws are counted as one. The critical value has a
 // probability of 1e-6 (Wilson and Hilferty, PNAS 1931: the cube root is about normal).
 ChiSquare chi_square(const std::map<Pair, double>& expected, const std::map<Pair, double>& counts) {
-  constexpr double kNormalQuantile = 4.7534;  // of 1 - 1e-6
+  constexpr double kNormalQuantile = 4.7534;  // quantile of 1 - 1e-6
   ChiSquare result;
   double rare_expected = 0;
   double rare_count = 0;

@@ -88,7 +88,7 @@ class Memory final : public kv::PageTier {
 // The test's model of a sequence, independent of the scheduler's state.
 struct Expected {
   std::vector<Tag> prompt;
-  std::vector<std::vector<Tag>> outputs;  // by branch; one until the first fork
+  std::vector<std::vector<Tag>> outputs;  // indexed by branch; one until the first fork
   std::int32_t num_branches = 1;
   PromptEnd prompt_end = PromptEnd::kPlain;
   std::int64_t num_wanted = 0;  // number of tokens after which the sequence ends

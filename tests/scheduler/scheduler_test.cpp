@@ -183,7 +183,7 @@ TEST_SUITE("scheduler/scheduler") {
       const char* name;
       SchedulerOptions options;
       std::int64_t num_pages;
-      std::int64_t num_drafts;  // of 40 that are offered after a prompt of 30 tokens
+      std::int64_t num_drafts;  // those taken of 40 that follow a prompt of 30 tokens
     };
     const Case cases[] = {
         {"plenty", {}, 8, 40},

@@ -61,7 +61,7 @@ class GgufWalk {
       return;
     }
     const std::size_t begin = fields_.size();
-    constexpr std::size_t kNoted = 4;  // of a vocabulary a few are enough
+    constexpr std::size_t kNoted = 4;  // a few fields of a vocabulary are enough
     for (std::uint64_t i = 0; i < count; ++i) {
       if (element == weights::GgufType::kString) take_text();
       if (element == weights::GgufType::kArray) take_array();

@@ -40,7 +40,7 @@ class Mutator {
 struct GgufField {
   std::size_t at = 0;
   std::size_t num_bytes = 0;
-  bool is_type = false;  // of a value or tensor
+  bool is_type = false;  // whether it is the type of a value or tensor
 };
 std::vector<GgufField> find_gguf_fields(std::string_view file);
 

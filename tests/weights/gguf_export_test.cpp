@@ -230,7 +230,7 @@ TEST_SUITE("weights/gguf_export") {
   TEST_CASE("what is read back is what was rounded, in every family and type") {
     const struct {
       const char* golden;
-      const char* tokenizer;  // of another golden, beside the folder's own files
+      const char* tokenizer;  // another golden, copied over the folder's own files
     } kRows[] = {{"qwen2_5_vl/hub_layout", "gguf_captioners/qwen_tokenizer"},
                  {"qwen3_vl/shards_f16", "gguf_captioners/qwen_tokenizer"},
                  {"internvl/byte_level_qwen3", nullptr},

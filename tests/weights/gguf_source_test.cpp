@@ -171,7 +171,7 @@ TEST_SUITE("weights/gguf_source") {
     check_contains(
         refusal(ErrorCode::kBadModel, [&] { both.read("model.none", {2}); }),
         "mmproj.gguf: tensor \"model.none\" [2] is missing; download or convert them again");
-    // Of a tensor that a file could have the message has the name that it would have there.
+    // The message calls a tensor that a file could have by the name that it would have there.
     const std::string of_text = refusal(ErrorCode::kBadModel, [&] {
       both.read("model.language_model.layers.7.mlp.down_proj.weight", {2});
     });

@@ -61,9 +61,9 @@ struct Tally {
   int mutants = 0;
   int opened = 0;
   int refused = 0;
-  std::int64_t tensors = 0;         // that were read
-  std::int64_t codes = 0;           // matrices of which the codes were read
-  std::int64_t largest_excess = 0;  // of memory over 8 bytes per byte
+  std::int64_t tensors = 0;         // tensors that were read
+  std::int64_t codes = 0;           // matrices whose codes were read
+  std::int64_t largest_excess = 0;  // memory beyond 8 bytes per byte of the files
 };
 
 // A folder with the files of one mutant, which the next one replaces.

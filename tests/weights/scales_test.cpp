@@ -20,7 +20,7 @@ struct Case {
   const char* group;
   const char* golden;
   const char* tensor;
-  std::size_t bytes;  // of a number
+  std::size_t bytes;  // size of a number
 };
 
 std::filesystem::path path_of(const Case& c) { return quantised_golden(c.group, c.golden); }
@@ -79,7 +79,7 @@ constexpr Case kSigned[] = {
     {"compressed_tensors", "w8a8_f32", "a.b.weight_scale", 4},
     {"compressed_tensors", "w4_channel_asymmetric_f32", "a.b.weight_scale", 4},
 };
-constexpr std::uint16_t kMinusOne = 0xBF80;  // of F32 and BF16
+constexpr std::uint16_t kMinusOne = 0xBF80;  // -1 in BF16, and the high half of F32's
 constexpr std::uint16_t kNan = 0x7FFF;
 
 // Whether reading as numbers, as codes, and from the file's codes ends with the same message.

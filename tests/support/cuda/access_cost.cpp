@@ -39,7 +39,7 @@ Units count_sectors(std::span<const Access> lanes) {
           .least = static_cast<std::int64_t>((distinct_bytes + kSectorBytes - 1) / kSectorBytes)};
 }
 
-// Of lanes that are served together.
+// Counts the wavefronts of lanes that are served together.
 Units count_wavefronts(std::span<const Access> lanes) {
   std::array<std::uintptr_t, 4 * kLanes> words;
   std::size_t num_words = 0;

@@ -25,7 +25,7 @@ namespace caption::cuda_emulator {
 
 enum class Fault {
   kRace,              // two accesses that nothing orders
-  kOutOfBounds,       // of shared memory, or of every allocation of device memory
+  kOutOfBounds,       // an access outside shared memory and the allocations of device memory
   kHostMemory,        // an access of memory that a GPU does not see
   kMisaligned,        // an address that is no multiple of the access's size
   kUninitialised,     // a read of a byte that nobody has written
@@ -48,12 +48,12 @@ struct Phases {
 
 // A thread at a moment of its block.
 struct Moment {
-  int thread = 0;  // of the block
+  int thread = 0;  // index in the block
   std::uint32_t epoch = 0;
   std::uint32_t phase = 0;
   std::uint32_t first_phase_of_block = 0;
   std::uint32_t first_phase_of_launch = 0;
-  const std::vector<Phases>* ordered = nullptr;  // of other blocks, before this moment
+  const std::vector<Phases>* ordered = nullptr;  // other blocks' phases before this moment
 
   // Whether a phase of another block of the launch is ordered before this moment.
   bool follows(std::uint32_t other) const {
@@ -83,13 +83,13 @@ enum class Finding { kNothing, kPendingCopy, kUnorderedWrite, kUnorderedRead, kU
 
 // One that is all zero bytes belongs to bytes that nobody has accessed.
 struct Cell {
-  std::uint32_t write_phase = 0;  // 0: not by a kernel
+  std::uint32_t write_phase = 0;  // 0: no kernel wrote it
   std::uint32_t write_epoch = 0;
   std::uint32_t read_phase = 0;
-  std::uint32_t read_epoch = 0;           // of the warp that read last, as read_lanes
+  std::uint32_t read_epoch = 0;           // epoch of the warp that read last
   std::uint32_t read_warps = 0;           // bit w: warp w has read in read_phase
-  std::uint32_t read_lanes = 0;           // lanes that have read in read_epoch
-  std::uint32_t earlier_block_phase = 0;  // of a read by a block before that of read_phase
+  std::uint32_t read_lanes = 0;           // that warp's lanes that have read in read_epoch
+  std::uint32_t earlier_block_phase = 0;  // phase of a read by a block before read_phase's
   std::int16_t writer = 0;
   std::int16_t reader = 0;
   bool is_initialised = false;
@@ -163,7 +163,7 @@ class Region {
   Problem problem_of(Finding finding, const Cell& cell, std::size_t offset,
                      const Moment& now) const;
   Cells& split(Word& word);
-  Cells& own_cells_of(const Word& word);  // of one that has some
+  Cells& own_cells_of(const Word& word);  // `word` must have some
   const Cells& own_cells_of(const Word& word) const;
   // Gives a word one cell again where later accesses cannot tell.
   void join(Word& word, const Moment& now);
@@ -203,7 +203,7 @@ class DeviceMemory {
     Region* const found = found_[address / kFoundBytes % kNumFound];
     return found != nullptr && found->contains(address) ? found : look_up(address);
   }
-  // By their first addresses.
+  // Keyed by their first addresses.
   const std::map<std::uintptr_t, Region>& allocations() const { return allocations_; }
 
  private:

@@ -29,7 +29,7 @@ struct Options {
   // once or when they are waited for. With 0, orders ascend and bytes move late.
   std::uint64_t seed = 0;
   TensorCoreSums sums = TensorCoreSums::kAmpere;
-  std::size_t most_shared_bytes = std::size_t{227} << 10;  // of a block; of sm_90
+  std::size_t most_shared_bytes = std::size_t{227} << 10;  // a block's limit on sm_90
   bool counts_costs =
       false;  // whether the report has the costs of accesses, which take time to count
 };
@@ -47,8 +47,8 @@ struct Report {
   bool has_costs = false;
   std::int64_t launches = 0;
   std::int64_t blocks = 0;
-  std::int64_t barriers = 0;         // of blocks
-  std::int64_t matrix_products = 0;  // m16n8k16, of warps
+  std::int64_t barriers = 0;         // barriers of blocks
+  std::int64_t matrix_products = 0;  // m16n8k16 products of warps
 
   // Lines of the faults, for a test's message.
   std::string describe_faults() const;
@@ -86,7 +86,7 @@ struct Extent {
 };
 struct Launch {
   Extent grid;
-  int num_threads = 0;  // of a block
+  int num_threads = 0;  // threads of a block
   std::size_t shared_bytes = 0;
   const void* params = nullptr;
   std::size_t params_bytes = 0;

@@ -26,7 +26,7 @@ namespace caption::cuda_emulator {
 
 class LaunchDump {
  public:
-  // Of a kernel and an arithmetic of tensor cores.
+  // The first two limit the launches of a kernel with one arithmetic of tensor cores.
   static constexpr std::size_t kMostDumps = 12;
   static constexpr int kMostDumpsOfGrid = 3;
   static constexpr std::size_t kMostBytes = std::size_t{2} << 20;

@@ -31,7 +31,7 @@ enum class ThreadState : std::uint8_t {
 struct Copy {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;  // null: zeros
-  Region* region = nullptr;         // of `to`
+  Region* region = nullptr;         // the region of `to`
   bool is_done = false;
 };
 
@@ -39,7 +39,7 @@ struct Copy {
 struct Product {
   std::array<const std::byte*, kLanes> a{};  // fragments of lanes
   std::array<std::byte*, kLanes> c{};
-  const std::byte* rows = nullptr;  // of x
+  const std::byte* rows = nullptr;  // first row of x, in shared memory
   int step = 0;
   Place place;
   bool is_done = false;
@@ -56,14 +56,14 @@ struct Thread {
 
   Fiber fiber;
   ThreadState state = ThreadState::kReady;
-  const char* operation = "";  // for which it waits
+  const char* operation = "";  // what it waits for
   Place place;
-  bool has_waited = false;       // for the launches before
-  std::vector<Access> accesses;  // since the warp met last
+  bool has_waited = false;       // whether it has waited for the launches before
+  std::vector<Access> accesses;  // those since the warp met last
   std::vector<Copy> open_copies;
   std::vector<std::vector<Copy>> copy_groups;  // committed, oldest first
   bool has_begun_products = false;
-  std::vector<Range> touched;     // of its stack, since it began products last
+  std::vector<Range> touched;     // parts of its stack used since it began products last
   std::uint32_t shown_clock = 0;  // its writes of shared memory until then are shown to products
 };
 
@@ -107,21 +107,21 @@ struct State {
   static inline std::uint32_t last_phase = 0;
   static inline std::uint32_t last_epoch = 0;
   std::uint32_t first_phase_of_launch = 0;
-  // Of the graph whose work runs; 0: of none.
+  // The graph whose work runs begins with it; 0: no graph runs.
   static inline std::uint32_t first_phase_of_graph = 0;
-  bool is_ended = false;  // after a fault that it cannot continue from
+  bool is_ended = false;  // whether a fault has ended the launch
 
   // The block.
   Index3 block;
   std::vector<Warp> warps;
   std::vector<Warpgroup> warpgroups;
-  std::vector<SharedWrite> shared_writes;  // by 16 bytes
+  std::vector<SharedWrite> shared_writes;  // one for each 16 bytes
   std::uint32_t write_clock = 0;
   Meeting barrier;
   int num_returned = 0;
   std::uint32_t phase = 0;
   std::uint32_t first_phase_of_block = 0;
-  std::map<const void*, std::vector<Phases>> arrivals;  // of the launch's blocks, by counter
+  std::map<const void*, std::vector<Phases>> arrivals;  // the launch's blocks, keyed by counter
   std::vector<Phases> arrived_before;  // the block is ordered after them from its next phase on
   std::vector<Phases> ordered;         // it is ordered after them
   Thread* running = nullptr;           // where running_state is set

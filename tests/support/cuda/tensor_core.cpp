@@ -20,7 +20,7 @@ namespace {
 constexpr int kRows = 16;
 constexpr int kColumns = 8;
 constexpr int kDepth = 16;
-// Of zeros: lower than any sum of two exponents, so that a zero never is the largest.
+// The exponent of zeros: lower than any sum of two exponents, so a zero never is the largest.
 constexpr std::int32_t kZeroExponent = -400;
 
 // A number as sign * magnitude * 2^(exponent - fraction bits of its type).
@@ -34,10 +34,10 @@ struct Layout {
   int fraction_bits;
   int exponent_bits;
 };
-constexpr Layout kLayouts[] = {{7, 8}, {10, 5}};  // by HalfType
+constexpr Layout kLayouts[] = {{7, 8}, {10, 5}};  // indexed by HalfType
 constexpr Layout kF32Layout = {23, 8};
 constexpr Layout kE4M3Layout = {3, 4};
-constexpr int kE4M3Bits = 13;  // fractional, of terms and of sums on Ada
+constexpr int kE4M3Bits = 13;  // fraction bits of terms and of sums on Ada
 
 Parts split(std::uint32_t bits, Layout layout) {
   const std::int32_t bias = (1 << (layout.exponent_bits - 1)) - 1;

@@ -6,7 +6,7 @@
 
 namespace caption::cuda_emulator {
 
-// Of a lane.
+// The arguments of a lane.
 struct MmaArguments {
   const kernels::cuda::FragmentA* a;
   const kernels::cuda::FragmentB* b;

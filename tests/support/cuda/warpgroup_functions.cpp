@@ -186,7 +186,7 @@ void act_multiply(void* const* lanes) {
 }
 
 void act_begin(void* const*) {
-  unwatched_stack = nullptr;  // of the running thread, which is one of the warpgroup's
+  unwatched_stack = nullptr;  // the running thread is the warpgroup's: its stack is watched
   act_on_warps([](Warp&, int number) {
     for (int lane = 0; lane < kLanes; ++lane) {
       Thread& thread = *state().threads[static_cast<std::size_t>(number * kLanes + lane)];
