@@ -21,7 +21,7 @@ namespace caption::cli {
 enum class ValueKind { kNone, kText, kFile, kFolder, kPath, kPreset, kChoice, kChoiceList };
 
 struct OptionRow {
-  std::vector<std::string> names;  // "-o", "--output"; of a positional argument: "VIDEOS"
+  std::vector<std::string> names;  // "-o", "--output"; a positional argument has "VIDEOS"
   bool is_positional = false;
   bool is_required = false;
   bool is_repeatable = false;

@@ -29,8 +29,8 @@ pipeline::Options plain_options(const OpenedModel& opened) {
   return options;
 }
 
-// Positions 0 to count - 1 in an order whose every beginning is spread over all of them: by the
-// fractional part of multiples of the golden ratio.
+// Positions 0 to count - 1 in an order whose every beginning is spread over all of them: they are
+// sorted by the fractional part of multiples of the golden ratio.
 std::vector<std::size_t> spread_order(std::size_t count) {
   constexpr double kGoldenRatio = 0.6180339887498949;
   const auto place = [](std::size_t i) {

@@ -45,7 +45,7 @@ bool is_within(const fs::path& file, const fs::path& folder) {
   return std::mismatch(whole.begin(), whole.end(), place.begin(), place.end()).first == whole.end();
 }
 
-// The videos and folders as `run` finds them; of folders only files that are videos.
+// The videos and folders as `run` finds them; only files that are videos count in folders.
 pipeline::InputList find_clips(const CalibrationFlags& flags, const video::ReadOptions& read) {
   const pipeline::FoundVideos found = pipeline::find_videos(flags.videos);
   for (const std::string& skipped : pipeline::describe_skipped(found)) {

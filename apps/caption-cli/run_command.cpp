@@ -274,8 +274,8 @@ int caption_clips(const RunFlags& flags, const Replicas& replicas,
   return report(outcome, threads, output);
 }
 
-// Replaces `auto` in quantization.weights: by the format of the output's records, if it has some,
-// so that the same command continues them, else by the one that is best here.
+// Replaces `auto` in quantization.weights with the format of the output's records, if it has some,
+// so that the same command continues them, else with the one that is best here.
 void choose_weights(const RunFlags& flags, const Context& context, const Machine& machine,
                     const std::vector<pipeline::Prompt>& prompts, config::LoadedPreset& loaded) {
   config::WeightFormat& weights = loaded.preset.quantization.weights;

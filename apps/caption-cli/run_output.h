@@ -22,7 +22,7 @@ namespace caption::cli {
 struct OutputFlags {
   std::string path;       // empty or "-": standard output
   bool is_given = false;  // whether -o was given
-  std::string format;     // empty: by the path's suffix; for stdout jsonl, or txt on a terminal
+  std::string format;     // empty: the path's suffix decides; stdout: jsonl, or txt on a terminal
   std::vector<std::string> retry;
   bool retry_failed = false;
   bool overwrite = false;

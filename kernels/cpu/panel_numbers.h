@@ -28,7 +28,7 @@ class PanelNumbers {
 
   DType dtype() const { return dtype_; }
   bool empty() const { return begin_ == nullptr; }
-  // Where the matrix's groups are packed; `further`: of a later panel.
+  // Where the groups of the matrix are packed, or those of the panel `further` panels later.
   void* stored(std::int64_t further = 0) const {
     return empty() ? nullptr : begin_ + position((further + 1) * num_groups_ - num_stored_);
   }

@@ -115,7 +115,7 @@ class Launches : public CodeLaunch {
   }
 
   // What the longest way through a stage has and most stages have not. The way passes two ends of
-  // groups, with offsets, and one of a slice; of each sum a group's end has a fused addition, with
+  // groups, with offsets, and one of a slice; a group's end has a fused addition for each sum, with
   // offsets two, and half an instruction that sets its product to zero.
   double instructions_not_issued(const BlockShape& shape) const {
     constexpr double kMostEnds = 2;

@@ -21,7 +21,7 @@
 // The operations are those that model::TransformerDecoder issues for a step, and sample_rows(),
 // which chooses the tokens; a test compares their numbers with a profile. Dense layers launch
 // kernels/cuda/few_rows.cu for at most 16 rows, and for more kernels/cuda/warpgroup_gemm.cu or
-// kernels/cuda/tile_gemm.cu; of codes,
+// kernels/cuda/tile_gemm.cu; if their weights are codes,
 // kernels/cuda/multiply_codes.cu for at most 32 and kernels/cuda/code_tiles.cu for more; with
 // activations of 8 bits kernels/cuda/multiply_integers.cu and kernels/cuda/integer_tiles.cu.
 // Attention on tensor cores is counted in bench/internal/attention_work.h.
@@ -77,7 +77,7 @@ struct CudaCard {
   double clocks_per_s() const { return num_sms * clock_hz; }  // summed over multiprocessors
   double l2_latency_s() const { return kL2LatencyClocks / clock_hz; }
   double dram_latency_s() const { return kDramLatencyClocks / clock_hz; }
-  // 4,096 operations of a product; of integers 8,192, at twice this rate.
+  // A product has 4,096 operations; one of integers has 8,192, at twice this rate.
   double flops_by_mma_per_s() const { return 4 * 4096 * clocks_per_s() / clocks_per_product; }
   // The dense rate of the tensor cores, which from sm_90 on products of warpgroups alone reach.
   double flops_per_s() const {

@@ -63,9 +63,9 @@ struct ReplayOptions {
 struct ReplayedRow {
   std::vector<engine::EngineStats> rounds;  // one engine a round
   std::int64_t num_output_tokens = 0;       // all requests give as many
-  bool outputs_are_equal = true;            // those of the first method in every round
+  bool outputs_are_equal = true;            // whether every round's are the first method's
 
-  // The speed relative to `base`: of all steps, and of those that computed no prompts.
+  // The speed relative to `base` in all steps, and in those that computed no prompts.
   MedianInterval speed_ratio(const ReplayedRow& base) const;
   MedianInterval decode_speed_ratio(const ReplayedRow& base) const;
 };

@@ -86,8 +86,8 @@ struct ModelDraftRow {
   // The ratios that the two formulas above give; 0 for kAdaptiveDepth and kOwnGuesses.
   double expected_ratio = 0;  // the formula with t and c
   double formula_ratio = 0;   // the formula with M and C
-  // kAdaptiveDepth: of the speed to that of the fixed depth, or none, whose median speed is the
-  // highest, over the rounds; its depth, 0 for none.
+  // kAdaptiveDepth: the speed relative to that of the fixed depth, or none, whose median speed over
+  // the rounds is the highest; its depth, 0 for none.
   MedianInterval of_best = {};
   std::int32_t best_depth = 0;
   bool outputs_are_equal = true;  // whether every round's outputs are those without drafts

@@ -20,8 +20,8 @@ ProcessMemory process_memory();
 // the peak then remains that of the whole process.
 bool reset_peak_memory();
 
-// Peak of this process's memory; of a GPU what all processes hold of its memory at this time, which
-// is the peak while an engine exists, since that allocates nothing in its steps. Throws
+// Peak of this process's memory; for a GPU what all processes hold of its memory now, which is the
+// peak while an engine exists, since that allocates nothing in its steps. Throws
 // Error(kUnavailable) when the GPU fails.
 std::int64_t peak_bytes(Device device);
 

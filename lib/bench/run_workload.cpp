@@ -152,7 +152,7 @@ void warm_up(model::Decoder& decoder, Stream& stream, const Variant& variant) {
   while (!engine.idle()) engine.step();
 }
 
-// Returns the run of median throughput; of an even number of runs, the slower of the middle two.
+// Returns the run of median throughput; with an even number of runs the slower of the middle two.
 std::size_t find_median_run(const std::vector<Measurement>& runs) {
   std::vector<std::size_t> order(runs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -34,7 +34,7 @@ Workload make_fixed_workload(std::int64_t count, std::int64_t prompt_tokens,
 // token each): lengths that leave a static batch half empty.
 Workload make_uneven_workload(std::int64_t count, std::int64_t prompt_tokens, double scale);
 
-// Draws lengths from `seed`: of ten requests about seven have a short prompt and a short output,
+// Draws lengths from `seed`: about seven of ten requests have a short prompt and a short output,
 // two a long prompt and one a long output. Long lengths are at most `longest` tokens and short ones
 // a sixteenth of it; each length is uniform between half its maximum and its maximum.
 Workload make_mixed_workload(std::int64_t count, std::int64_t longest, std::uint64_t seed);

@@ -11,9 +11,9 @@ struct DownloadAdvice {
   // kUnavailable where the name says that this build would not run the model; else kBadModel, as
   // for any model whose files are missing.
   ErrorCode code = ErrorCode::kBadModel;
-  // The end of an error message: of a known model the size of its download and of its weights in
-  // memory, whether they fit in this machine, the preset that is made for it, and the command that
-  // gets it; of an unknown one the nearest known names.
+  // The end of an error message. For a known model it has the sizes of its download and of its
+  // weights in memory, whether they fit in this machine, the preset that is made for it, and the
+  // command that gets it; for an unknown one the nearest known names.
   std::string text;
 };
 

@@ -13,8 +13,8 @@ bool is_hub_name(std::string_view name);
 
 // Returns the snapshot folder of a name such as "llava-hf/LLaVA-NeXT-Video-7B-hf" in the local
 // Hugging Face caches `caches` (Locations::hub_caches); an existing folder or
-// GGUF file is returned unchanged. Of several snapshots it is the one that refs/main names. Where
-// that one is missing and a single other is there, this one is taken, which is logged.
+// GGUF file is returned unchanged. If there are several snapshots, it is the one that refs/main
+// names. Where that one is missing and a single other is there, this one is taken and logged.
 // The short name of a known model ("llava-next-video-7b") stands for its name on the hub. Throws
 // Error(kBadModel) that names the places searched, what the model needs and how to get it
 // (config/download_advice.h), or lists several snapshots of which refs/main names none;

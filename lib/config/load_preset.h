@@ -18,8 +18,8 @@ struct PresetFile {
   std::string summary;  // first line of the file's opening comment
 };
 
-// Lists Locations::own_presets, then presets/ of every resource root; of two presets with one name
-// the first is used. Sorted by name. The files are not parsed.
+// Lists Locations::own_presets, then presets/ of every resource root; the first of two presets with
+// one name is used. Sorted by name. The files are not parsed.
 std::vector<PresetFile> list_presets(const std::filesystem::path& own_presets);
 
 // Warns where CAPTION_PRESETS names no folder that can be read.

@@ -28,7 +28,7 @@ struct PlannedRun {
   std::int64_t process_bytes = 0;
 };
 
-// What `plan` is asked to assume; by default, what a run on this machine meets.
+// What `plan` is asked to assume; the default is what a run on this machine meets.
 struct PlanAssumptions {
   std::string card = {};  // name of a card (plan/cards.h); empty: the preset's device
   std::optional<std::int64_t> memory_bytes = {};

@@ -32,7 +32,7 @@ void write_layers(const KeptLayers& layers, const std::filesystem::path& path);
 // The files of a model in which its layers are looked for and, the first that can be written, kept:
 // self-draft.json in its folder, or FILE.self-draft.json beside a model that is a file, unless it
 // is the demonstration model, which comes with the program; and, named after its hash, in
-// Locations::self_drafts. Of a composed model the language model's folder counts.
+// Locations::self_drafts. The folder of a composed model is that of its language model.
 std::vector<std::filesystem::path> layer_files(const Preset& preset, const Locations& locations,
                                                const Sha256& model_hash, bool is_demonstration);
 

@@ -10,7 +10,7 @@
 
 namespace caption::config {
 
-// Compares every format that this build can hold the run's model in: of a file with codes, those
+// Compares every format that this build can hold the run's model in; a file with codes has those
 // that keep them, unless the preset has requantize. `model_hash` is CaptionModel::content_hash(),
 // by which the measured prices are found; without it, and for a table that cannot be used, which a
 // warning names, no price is measured. Throws as RunPlanner::input() and make_plan().

@@ -15,7 +15,7 @@ constexpr std::int64_t kStepsPerPage = 32;
 constexpr std::int64_t kStepsPerContinuation = 24;
 
 // The index in `tokens` of the kBegin before the first text that does not begin in their older
-// half; of the last kBegin where there is none.
+// half, or that of the last kBegin where there is none.
 std::size_t first_of_newest_half(std::span<const std::int32_t> tokens) {
   const auto middle = tokens.begin() + std::max<std::int64_t>(1, std::ssize(tokens) / 2);
   return static_cast<std::size_t>(std::find(middle, tokens.end(), kBegin) - tokens.begin());

@@ -8,7 +8,7 @@ namespace caption::drafts {
 
 // Wall times by the number of tokens: each number up to 16 is a class, since kernels compute rows
 // in tiles and a further row may cost much or little; beyond, a class is about 1.4 times the one
-// before. Times have outliers, upwards: of the first four times of a class the least counts, a
+// before. Times have outliers, upwards: the least of the first four times of a class counts, a
 // later one as at most twice the mean of its class, or, where its class is new, in proportion to
 // the tokens of the class below. A mean is trusted for a while: what it says beyond the class below
 // halves when the class has not been seen for kTrusted steps, so that a few slow steps do not
@@ -52,8 +52,8 @@ class StepCosts {
   void estimate();
 
   std::array<Class, kNumClasses> classes_{};
-  // By class, or kNumClasses for the end: the seen class that is next, the class itself included,
-  // and the one before; kNumClasses where there is none.
+  // Indexed by class, kNumClasses being the end: the seen class that is next, the class itself
+  // included, and the one before; kNumClasses where there is none.
   std::array<std::size_t, kNumClasses + 1> seen_from_ = filled();
   std::array<std::size_t, kNumClasses + 1> seen_below_ = filled();
   std::int64_t num_steps_ = 0;

@@ -63,8 +63,8 @@ class TokenArchive {
   void guess(std::span<const std::int32_t> text, std::int64_t most,
              std::vector<Guess>& guesses) const;
   // Besides, replaces `frequent` by the guesses after the longest context that at least kFrequent
-  // places have, where the longest known one has fewer places; by none where it has as many, or
-  // where no context has.
+  // places have, where the longest known one has fewer places; it is empty where that one has as
+  // many, or where no context has.
   void guess(std::span<const std::int32_t> text, std::int64_t most, std::vector<Guess>& guesses,
              std::vector<Guess>& frequent) const;
 

@@ -105,8 +105,8 @@ References read_references(const std::filesystem::path& path,
 // "suspicious", "failed"; "looped", of version 0.1, is read as "suspicious"): the output of
 // `caption-cli run`, or simpler. Problems as for read_references(); an incomplete last line is one
 // too.
-// An empty caption counts as a caption. The file is append-only: of the records of one clip (the
-// same "file.path", or the same "video" if one has no path), prompt and adapter, the last counts; a
+// An empty caption counts as a caption. The file is append-only: the last record of a clip (the
+// same "file.path", or the same "video" if one has no path), prompt and adapter counts; a
 // record with "moved_from" also replaces the record of the same "id" under that old name. Unknown
 // keys are ignored.
 Captions read_captions(const std::filesystem::path& path, Problems& problems);

@@ -30,7 +30,7 @@ bool is_better(const Path& a, const Path& b) {
   return a.distance < b.distance;
 }
 
-// The best kBeamWidth paths in order; of equal paths, the one offered first comes first.
+// The best kBeamWidth paths in order; equal paths are in the order in which they were offered.
 class Beam {
  public:
   void offer(const Path& path) {

@@ -35,7 +35,7 @@ struct BleuStatistics {
   std::array<std::int64_t, kMaxOrder> num_correct{};  // clipped to the maximum over references
   std::array<std::int64_t, kMaxOrder> num_guessed{};
   std::int64_t hypothesis_length = 0;
-  std::int64_t reference_length = 0;  // the length closest to the hypothesis; of two, the shorter
+  std::int64_t reference_length = 0;  // length closest to the hypothesis; the shorter if two are
 };
 BleuStatistics bleu_statistics(const WordIds& hypothesis, std::span<const WordIds> references);
 

@@ -139,7 +139,7 @@ std::size_t closing_prefix(TextView rest) {
   return is_closed ? n : 0;
 }
 
-// The positions of ".", "?" and "!" that end sentences. Of several without a space between them
+// The positions of ".", "?" and "!" that end sentences. Where several have no space between them,
 // only the last one can, and it does when any of them would: "e.g.?" is one end.
 std::vector<std::size_t> sentence_ends(TextView text) {
   constexpr TextView kAsciiSpaces = U" \t\n\r\v\f";

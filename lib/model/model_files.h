@@ -15,7 +15,7 @@
 
 namespace caption::model {
 
-// The weight files of a folder, or one file; of a GGUF file of a language model also its tower's.
+// The weight files of a folder, or one file; a GGUF file of a language model has its tower's, too.
 struct WeightFiles {
   std::vector<std::filesystem::path> paths;
   std::int64_t num_parameters = 0;

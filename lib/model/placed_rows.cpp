@@ -33,8 +33,8 @@ void upload_converted(Stream& host, Uploader& uploader, ConstView file, View to)
   }
 }
 
-// Numbers of the host on their way to the stream's device: by its uploader as they come, or at the
-// end.
+// Numbers of the host on their way to the stream's device: its uploader copies them as they come,
+// or they are copied at the end.
 class RowsOnDevice {
  public:
   RowsOnDevice(Stream& stream, DType dtype, const Shape& shape)

@@ -1,6 +1,6 @@
-// model/read_blueprint.h: reads blueprints from configuration files. Weights are not read; of a
-// composed model's projector file and of a quantised checkpoint only the headers are read, and what
-// open_source() needs.
+// model/read_blueprint.h: reads blueprints from configuration files. Weights are not read; a
+// composed model's projector file and a quantised checkpoint are read only as to their headers and
+// what open_source() needs.
 //
 // Counts and bytes agree with those of open_model() and Decoder::scratch_bytes() for the same model
 // (tests/plan/plan_test.cpp).

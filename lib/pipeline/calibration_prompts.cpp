@@ -77,7 +77,7 @@ class Reader {
   Sha256Hasher clips_, answers_;
 };
 
-// What a record of `run` would say: of a film that is damaged, cut short or has few frames.
+// Warns, as a record of `run` would, of a film that is damaged, cut short or has few frames.
 void warn_of_film(const std::string& path, const video::Clip& clip) {
   std::vector<std::string> warnings = clip.warnings;
   if (std::string few = video::describe_few_frames(clip); !few.empty()) {

@@ -29,7 +29,7 @@ inline constexpr int kMaxWalksOfFolder = 64;
 
 struct Skipped {
   std::int64_t count = 0;
-  std::vector<std::string> first_paths;  // at most 3; of unreadable folders at most 100
+  std::vector<std::string> first_paths;  // at most 3; at most 100 if folders are unreadable
 };
 
 struct FoundVideos {

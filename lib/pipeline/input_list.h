@@ -39,7 +39,7 @@ class InputList {
   // Reads the working folder, which later resolves relative paths.
   InputList();
 
-  // `path` holds the bytes used by the system, without NUL. Of two spellings of a path the first is
+  // `path` holds the bytes used by the system, without NUL. The first of two spellings of a path is
   // kept. `adapter` is that of the clip's captions, less than kMaxAdapters. Throws Error(kUsage)
   // beyond 2^32 - 2 paths, and std::bad_alloc.
   AddResult add(std::string_view path, Origin origin, AdapterIndex adapter = kNoAdapter);

@@ -15,8 +15,8 @@
 //
 // A clip is identified by its bytes: it is hashed and decoded through one descriptor and checked
 // for changes afterwards, so a record describes the bytes whose SHA-256 it contains. A clip whose
-// content has a record in the sink, under whatever name, is not captioned again. Of several clips
-// with the same content in one run the first is captioned and the others get copies of its record.
+// content has a record in the sink, under whatever name, is not captioned again. If clips of a run
+// have the same content, the first is captioned and the others get copies of its record.
 //
 // With a cache folder, the vision tokens of a known clip are read from there, and the clip is
 // neither decoded nor encoded.
@@ -112,7 +112,7 @@ struct Progress {
   // Number of captions that need no more work, and the number of captions of the whole run.
   std::int64_t num_settled() const { return clips_done + clips_found + clips_kept; }
   std::int64_t num_wanted() const { return clips_total + clips_found + clips_kept; }
-  // The same including files that turned out not to be videos: of all that the run looks at, so
+  // The same including files that turned out not to be videos: all that the run looks at counts, so
   // that the share that is passed never falls.
   std::int64_t num_passed() const { return num_settled() + files_skipped; }
   std::int64_t num_listed() const { return num_wanted() + files_skipped; }

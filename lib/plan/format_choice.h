@@ -3,10 +3,10 @@
 //
 // The rule, in this order:
 //   1. Formats that do not fit are left out, and so is f32: bf16 takes half the memory.
-//   2. With measured losses (plan/price_table.h): of the formats that lose at most kMostLoss, the
-//      fastest. If none does, the one that loses least.
-//   3. Without: of bf16, int8 and the format in which the checkpoint says that it is multiplied
-//      (w8a8, FormatCost::is_own), the fastest; if none of them fits, the first that does of w8a8,
+//   2. With measured losses (plan/price_table.h): the fastest of the formats that lose at most
+//      kMostLoss. If none does, the one that loses least.
+//   3. Without: the fastest of bf16, int8 and the format in which the checkpoint says that it is
+//      multiplied (w8a8, FormatCost::is_own); if none of them fits, the first that does of w8a8,
 //      fp8, int4, nf4, w4a8 and the formats with 4-bit heads. A format of 4 bits, or one that
 //      rounds activations, is not chosen on a guess while another one fits: what it costs differs
 //      between models by an order of magnitude (arXiv:2208.07339, arXiv:2210.17323).
@@ -25,7 +25,7 @@
 
 namespace caption::plan {
 
-// Largest acceptable mean KL(f32 || format) in nats per token. By Pinsker's inequality the total
+// Largest acceptable mean KL(f32 || format) in nats per token. With Pinsker's inequality the total
 // variation between the two distributions of a token is then at most sqrt(0.02 / 2) = 0.1 on
 // average: at most one token in ten would be drawn differently. The formats of the demonstration
 // model, which is sure of its sentences, lose 1e-7 (bf16) to 3e-4 (w4a8-head4) and score at most

@@ -88,8 +88,8 @@ struct FoundPriceTable {
   std::filesystem::path path;
 };
 
-// Finds the table of the model with this content: of those that the folders have, the one of the
-// most positions, and of equals the first. Folders that do not exist, and empty paths, have none.
+// Finds the table of the model with this content: the one of the most positions among those that
+// the folders have, the first of equals. Folders that do not exist, and empty paths, have none.
 // Throws as read_price_table(), and Error(kBadPreset) when the file has the table of another model.
 std::optional<FoundPriceTable> find_price_table(const Sha256& model_hash,
                                                 std::span<const std::filesystem::path> folders);

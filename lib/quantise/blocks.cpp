@@ -13,7 +13,7 @@
 namespace caption::quantise {
 namespace {
 
-// The codes in the order of their values; of the two zeros of fp4 the first one is lower, as in the
+// The codes in the order of their values; the first of the two zeros of fp4 is lower, as in the
 // library's sorted table.
 constexpr std::array<std::uint8_t, 16> kNf4Order = {0, 1, 2,  3,  4,  5,  6,  7,
                                                     8, 9, 10, 11, 12, 13, 14, 15};

@@ -12,8 +12,8 @@ namespace caption::quantise {
 void require_plain_folder(const std::filesystem::path& model);
 
 // The same, and opens a captioner as a run does, with its processor, tokenizer and
-// generation_config.json; of a language model or a tower reads config.json and
-// generation_config.json, of the former its tokenizer. Reads no weights. Throws as
+// generation_config.json; reads config.json and generation_config.json of a language model or a
+// tower, and the former's tokenizer. Reads no weights. Throws as
 // model::read_blueprint() and model::open_model().
 void check_source(const Context& context, const std::filesystem::path& folder);
 

@@ -61,8 +61,8 @@ struct GptqOptions {
 class GptqHessian {
  public:
   // Throws Error(kUsage) for options out of range; kBadModel when H is not finite, or not positive
-  // definite with any damping below 1. Of several factorisations, with growing damping, the first
-  // one is reported as work, the parts of the others as 0.
+  // definite with any damping below 1. If there are several factorisations, with growing damping,
+  // the first one is reported as work, the parts of the others as 0.
   GptqHessian(Stream& stream, const InputMoments& moments, const GptqOptions& options,
               const OnWork& on_work = {});
   // The multiply-adds that the constructor reports for K columns.
@@ -84,8 +84,8 @@ class GptqHessian {
   double added() const { return added_; }
 
  private:
-  // Writes the upper triangle of the damped H into factor_; `diagonal` is that of H, by stored
-  // column.
+  // Writes the upper triangle of the damped H into factor_; `diagonal` is that of H, indexed by
+  // stored column.
   void fill(ThreadPool& pool, const InputMoments& moments, const std::vector<float>& diagonal,
             const OnWork& on_work);
 

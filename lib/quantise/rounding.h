@@ -49,8 +49,8 @@ RoundedMatrix round_symmetric(ThreadPool& pool, ConstView matrix, int bits,
 RoundedMatrix round_awq(ThreadPool& pool, ConstView matrix, std::int64_t group_columns);
 
 // GPTQ without its correction: symmetric scale = 2 * max|w| / 15, zero = 8; asymmetric
-// scale = (max(w, 0) - min(w, 0)) / 15, zero = round(-min(w, 0) / scale); of a group of zeros both
-// have scale = 2 / 15, zero = 8. code = clamp(round(w / scale) + zero, 0, 15). In f32. The tools
+// scale = (max(w, 0) - min(w, 0)) / 15, zero = round(-min(w, 0) / scale). Both give zeros
+// scale = 2 / 15, zero = 8. code = clamp(round(w / scale) + zero, 0, 15). In f32. The tools
 // give a group without negative weights half the symmetric scale, and cut its larger half off; not
 // so here. Source: GPTQModel 5 to 7 (quantization/quantizer.py, find_params and quantize).
 RoundedMatrix round_gptq(ThreadPool& pool, ConstView matrix, std::int64_t group_columns,

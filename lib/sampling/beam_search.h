@@ -22,9 +22,9 @@
 //
 // The caller owns K and V. It finds the candidates of the running beams (1 row after the prompt,
 // then num_beams rows in the order of the beams), passes them to advance(), and rearranges the
-// pages of the beams according to `parents` before it computes the next tokens. Of a row it needs
-// num_beam_candidates(): the candidates above are among these, but for stop ids that neither end
-// nor continue a beam. Not thread-safe.
+// pages of the beams according to `parents` before it computes the next tokens. It needs
+// num_beam_candidates() of a row: the candidates above are among these, but for stop ids that
+// neither end nor continue a beam. Not thread-safe.
 // Memory: 12 bytes * num_beams * (prompt + max_new_tokens), allocated in the constructor: advance()
 // allocates nothing.
 #pragma once

@@ -126,7 +126,7 @@ struct PlannedSequence {
   std::int64_t num_drafts = 0;
   bool is_last_known = false;  // the step computes the last known token, so its logits are needed
 
-  // Number of rows of logits that are needed: of the last known token and of each draft.
+  // Number of rows of logits that are needed: those of the last known token and of each draft.
   std::int64_t num_logits() const { return is_last_known ? 1 + num_drafts : 0; }
 };
 

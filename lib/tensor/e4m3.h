@@ -23,8 +23,8 @@ inline float from_e4m3(std::uint8_t code) {
   return (code & 0x80u) == 0 ? number : -number;
 }
 
-// The code of the nearest number, ties to even; of magnitudes beyond the largest, infinity
-// included, that of the largest with their sign, of a NaN 0x7F. So does PTX's
+// The code of the nearest number, ties to even. Magnitudes beyond the largest, infinity included,
+// give the code of the largest with their sign, a NaN gives 0x7F. So does PTX's
 // cvt.rn.satfinite.e4m3x2.f32.
 inline std::uint8_t to_e4m3(float x) {
   if (std::isnan(x)) return 0x7F;

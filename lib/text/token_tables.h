@@ -46,8 +46,8 @@ struct TokenTables {
   std::optional<std::int64_t> bos_id;
   std::optional<std::int64_t> eos_id;
   std::optional<std::int64_t> unknown_id;  // llama: counts where no token has the type kUnknown
-  // Whether texts begin with bos_id and end with eos_id; by default only with bos_id, and of gpt2
-  // only those of llama-bpe.
+  // Whether texts begin with bos_id and end with eos_id. The default is bos_id alone, which gpt2
+  // has for llama-bpe only.
   std::optional<bool> adds_bos;
   std::optional<bool> adds_eos;
   bool adds_space_prefix = true;  // llama: whether space_prefix counts

@@ -70,7 +70,7 @@ class Tokenizer {
 // and special_tokens_map.json as far as they are present:
 //   tokenizer.model        SentencePiece BPE, or Unigram without a tokenizer.json of the same type
 //   tokenizer.json         else; model types BPE (byte-level or of characters) and Unigram
-//   vocab.json, merges.txt else; of a Qwen2Tokenizer or a GPT2Tokenizer
+//   vocab.json, merges.txt else; for a Qwen2Tokenizer or a GPT2Tokenizer
 // clean_up_tokenization_spaces is not applied by decode(). Without a tokenizer_config.json a
 // warning names the settings that are assumed. Throws Error(kBadModel) with the file and what is
 // wrong with it; Error(kUnavailable) for a tokenizer, or a part of its pipeline, that this build

@@ -26,8 +26,8 @@ class VocabularyMatch {
   // The token that is the same as one of the other vocabulary, or -1. For any id.
   TokenId from_other(TokenId id) const;
 
-  // Of the tokens that have bytes, those with a counterpart, those that several tokens write, and
-  // those that none write.
+  // Numbers of the tokens that have bytes: those with a counterpart, those that several tokens
+  // write, and those that none write.
   std::int64_t num_same() const { return num_same_; }
   std::int64_t num_spelled() const { return num_spelled_; }
   std::int64_t num_lost() const { return num_lost_; }
@@ -70,7 +70,7 @@ inline TokenId VocabularyMatch::from_other(TokenId id) const {
 
 // Tokens are the same that contribute the same bytes to a text (Tokenizer::token_bytes()). Tokens
 // without bytes, the special ones, have no counterpart but those that end a text: `ends` match
-// `other_ends`. Of several tokens with the same bytes that of the same id is the counterpart,
+// `other_ends`. Where several tokens have the same bytes, that of the same id is the counterpart,
 // otherwise the first one. A token without one is written with the longest tokens that its bytes
 // begin with, one after the other. Throws Error(kUsage) when no token with bytes has a counterpart.
 VocabularyMatch match_vocabularies(const Tokenizer& one, std::span<const TokenId> ends,

@@ -28,7 +28,7 @@ constexpr double kMinNoiseDeviation = 12.0;
 
 // Limit of the change of a block's mean, in levels. A still picture that is coded anew at every
 // keyframe changes by up to 3, 8 and 7 levels (H.264 at CRF 23 and 36, MPEG-4 at quantiser 5 and
-// 9). Motion changes some block by the contrast of two surfaces: by 27 in the stillest clip of
+// 9). Motion changes some block by the contrast of two surfaces, 27 in the stillest clip of
 // samples/videos. A pan of a few pixels stays below the limit.
 constexpr int kMaxFrozenDifference = 8;
 

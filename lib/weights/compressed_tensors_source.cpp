@@ -52,7 +52,7 @@ class PackedInts {
   PackedInts(Part part, std::int64_t bits) : part_(std::move(part)), bits_(bits) {}
 
   // The signed integer `i` of successive words that lie `stride` words apart, the first of which is
-  // word `first`; of bytes, byte first + i * stride.
+  // word `first`; bytes are not words: it is byte first + i * stride.
   std::int32_t at(std::int64_t first, std::int64_t stride, std::int64_t i) const {
     if (bits_ == 0) return part_.as<std::int8_t>()[first + i * stride];
     const std::int64_t per_word = 32 / bits_;

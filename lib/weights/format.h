@@ -36,7 +36,7 @@ enum class WeightFormat {
   kW8A8,       // 8 bits, a scale per row; multiplied by 8-bit activations; made at load
   kW4A8,       // as kInt4; multiplied by 8-bit activations; made at load
   kFp8,        // floating-point numbers of 8 bits (tensor/e4m3.h), a scale per row; multiplied by
-               // activations of the same; made at load; of some GPUs only (find_obstacle())
+               // activations of the same; made at load; some GPUs only (find_obstacle())
   kInt4Head4,  // as kInt4, also the LM head; made at load
   kW4A8Head4,  // as kW4A8, also the LM head; made at load
   kAwq,

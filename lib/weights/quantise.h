@@ -8,8 +8,8 @@
 //   kInt4     groups of 128: scale = (max - min) / 15, offset = min + 8 * scale
 //   kInt4A8   first as kInt8Row with the scale max|w| / 119, unrounded; then groups of 128 of those
 //             numbers v, which are at most 119: v ~ step * code + base - 128, codes 0 .. 15, step
-//             and base integers. Of the two steps next to (max - min) / 15 the one with the smaller
-//             sum of squared errors (after arXiv:2405.04532, progressive group quantisation)
+//             and base integers. The step is one of the two next to (max - min) / 15: the one with
+//             less squared error in sum (after arXiv:2405.04532, progressive group quantisation)
 //   kNf4      groups of 64: scale = max|w|, codes of the 16 quantiles of a normal distribution
 //             (arXiv:2305.14314 appendix E), chosen as bitsandbytes does: w * (1 / scale) in f32 is
 //             compared with 15 midpoints, and a number equal to a midpoint gets the lower code.

@@ -145,7 +145,7 @@ TEST_SUITE("app/gguf") {
       CHECK(!contains(finished.err, "not read"));
       CHECK(!contains(finished.err, "in place of what"));
     }
-    // Equal files beside it change nothing; of others is said which count.
+    // Equal files beside it change nothing; of different ones the program says which count.
     fs::copy(folder / "video_preprocessor_config.json", out);
     CHECK(!contains(run(text_file).err, "not read"));
     write_text(out / "generation_config.json", "{\"num_beams\": 1}");

@@ -133,7 +133,7 @@ TEST_CASE("rows are split where most sequences decode, or where whole tiles keep
   CHECK(report_of(Frames{1, 17, 1, 256}, Splitting::kAll).blocks == 2);
   CHECK(report_of(Frames{1, 17, 1, 257}, Splitting::kNone).blocks == 1);
   // Four key heads, and room for two splits of keys. 264 tiles are enough, unless no sequence has
-  // more than 16 rows. Of n sequences with 17 rows there may be 80 n / 64 tiles of 64.
+  // more than 16 rows. n sequences with 17 rows may have 80 n / 64 tiles of 64.
   CHECK(report_of(PagedRows{17, 1, 17, 0, 512, 53, 4}, Splitting::kAuto).blocks == 66 * 4);
   CHECK(report_of(PagedRows{17, 1, 17, 0, 512, 52, 4}, Splitting::kAuto).blocks == 104 * 4 * 2);
   CHECK(report_of(PagedRows{16, 1, 16, 0, 512, 54, 4}, Splitting::kAuto).blocks == 104 * 4 * 2);

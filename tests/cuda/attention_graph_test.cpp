@@ -74,7 +74,7 @@ struct DecodeStep {
   std::optional<DeviceTensor> q, k, v, slots, cu_seqlens, context_lens, tables, k_pages, v_pages, y;
 };
 
-// The kernels: of a dtype of pages, for a GPU.
+// The kernels for a dtype of pages on a GPU.
 struct Case {
   DType dtype;
   int compute_capability;

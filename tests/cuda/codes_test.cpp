@@ -64,8 +64,8 @@ constexpr Case kCases[] = {
     {2, 7, 33, 2},     {1, 50, 512, 256}, {6, 9, 1000, 100}, {7, 5, 601, 72},    {2, 3, 555, 62}};
 
 // The element [m, n] of x * matrix^T in the order that kernels/cuda/multiply_codes.cu states, for
-// groups of 64 columns, which are not padded. Of the tensor core's matrices only one row and one
-// column are used: sums of others are apart.
+// groups of 64 columns, which are not padded. Only one row and one column of the tensor core's
+// matrices are used: sums of others are apart.
 float sum_in_order(const QuantisedMatrix& matrix, const Tensor& x, std::int64_t m, std::int64_t n,
                    TensorCoreSums sums) {
   constexpr std::int64_t kGroup = 64;

@@ -48,8 +48,8 @@ constexpr Case kRowsCases[] = {{1, 1, 1, DType::kF32, DType::kF32},
                                {8, 67, 130, DType::kF16, DType::kF32},
                                {67, 65, 33, DType::kF32, DType::kF16, 35}};
 
-// The element [m, n] of x * w^T in the order that kernels/cuda/tile_layout.h states. Of the tensor
-// core's matrices only one row and one column are used: sums of others are apart.
+// The element [m, n] of x * w^T in the order that kernels/cuda/tile_layout.h states. Only one row
+// and one column of the tensor core's matrices are used: sums of others are apart.
 float sum_in_order(const Tensor& x, const Tensor& w, std::int64_t m, std::int64_t n,
                    TensorCoreSums sums) {
   const std::int64_t columns = w.dim(1);

@@ -201,7 +201,7 @@ TEST_CASE("each GPU has its memory and its queues, whichever thread uses them") 
   const caption::Event begin = second_stream.record();
   CHECK(second_stream.record().since(begin).count() >= 0);
 
-  // What belongs to another GPU is refused: by the contract, by copies, and by the emulator.
+  // The contract, copies and the emulator refuse what belongs to another GPU.
   CHECK_THROWS_AS(
       move_by_kernel(second_stream, on_first.view(), second_rows.view(), second_moved.view()),
       Error);

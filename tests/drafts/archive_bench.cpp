@@ -2,8 +2,8 @@
 //   caption_archive_bench [TOKENS [SECONDS]]
 // Look-ups begin so many seconds after the last text, by which the system may have made huge pages
 // of the archive's. Texts are added in processor time.
-// Two kinds of texts, of some 40 tokens: of words, each of which is one of eight, of which the
-// first is the likeliest, that the last two tokens determine; and of phrases, one of a few at each
+// Two kinds of texts of some 40 tokens: one of words, each of which is one of eight that the last
+// two tokens determine, the first being the likeliest; and one of phrases, one of a few at each
 // place, so that texts have long parts in common, as captions of one style do.
 #include <algorithm>
 #include <chrono>

@@ -311,8 +311,8 @@ TEST_CASE("an archive forgets the oldest texts, and holds no more bytes than it 
 
 TEST_CASE("an archive takes less than 64 bytes per token, whatever the texts") {
   std::mt19937 rng(4);
-  // Of the largest vocabulary every context is another one. Of copies, contexts of every length
-  // have as many positions as there are copies.
+  // In texts of the largest vocabulary every context is another one. Copies give contexts of every
+  // length as many positions as there are copies.
   struct Case {
     std::int32_t vocab;
     int num_copies;

@@ -23,7 +23,7 @@ struct Case {
   std::int64_t m, n, k;
   DType weight;
 };
-// Sizes: 1; odd; one past tiles (6 rows, 4 and 64 features, 16 lanes); of real models.
+// Sizes: 1; odd; one past tiles (6 rows, 4 and 64 features, 16 lanes); those of real models.
 constexpr Case kCases[] = {
     {1, 1, 1, DType::kF32},     {3, 5, 7, DType::kBF16},       {7, 65, 17, DType::kF16},
     {49, 129, 33, DType::kF32}, {6, 4, 16, DType::kBF16},      {5, 3, 15, DType::kF16},

@@ -160,8 +160,8 @@ TEST_SUITE("model/demo") {
     struct Case {
       weights::WeightFormat type;
       std::string name;
-      // Share of equal captions. Over 200 other clips int8 writes 98 % as f32 does; of 16 clips
-      // with that probability each, fewer than 13 are equal in 1 of 4,000 draws.
+      // Share of equal captions. Over 200 other clips int8 writes 98 % as f32 does; fewer than 13
+      // of 16 clips with that probability each are equal in 1 of 4,000 draws.
       double least_same;
     };
     const Case cases[] = {{weights::WeightFormat::kBF16, "bf16", 0.9},

@@ -1,4 +1,4 @@
-// Models in fp8, on devices that multiply e4m3 numbers: of the tested ones the emulated GPU.
+// Models in fp8, on devices that multiply e4m3 numbers: the emulated GPU is the one that is tested.
 #include <doctest/doctest.h>
 
 #include <cmath>

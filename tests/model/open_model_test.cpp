@@ -161,8 +161,8 @@ TEST_SUITE("model/open_model") {
     CHECK(f32 < file_bytes);
     CHECK(f32 > file_bytes / 2);
     if (kernels::rounds_input(testing::tested_context(), MatrixFormat::kBF16)) {
-      // Panels pad matrices to multiples of 32 features: by at most a third if they have at least
-      // 64.
+      // Panels pad matrices to multiples of 32 features, which adds at most a third if they have at
+      // least 64.
       CHECK(bf16 * 2 >= f32);
       CHECK(bf16 * 2 <= f32 * 4 / 3);
     } else {

@@ -30,7 +30,7 @@ constexpr WeightFormat kMadeAtLoad[] = {
     WeightFormat::kW4A8, WeightFormat::kInt4Head4, WeightFormat::kW4A8Head4};
 
 // Reduces large dimensions to sizes for which panels need padding, and keeps one parameter of each
-// kind: of a group, with one role and shape.
+// kind, which is its group, role and shape.
 Blueprint shrink(Blueprint blueprint) {
   std::vector<Parameter> kept;
   for (Parameter& parameter : blueprint.parameters) {

@@ -1,5 +1,5 @@
-// Drafts of captions: of a second model, from the video that it encodes itself, and of the captions
-// of the nearest clips.
+// Drafts of captions: those of a second model, from the video that it encodes itself, and those
+// from the captions of the nearest clips.
 #include <doctest/doctest.h>
 
 #include <atomic>

@@ -315,8 +315,8 @@ TEST_SUITE("scheduler/scheduler") {
       if (ran == SequenceId{0}) ran_at = id;
       scheduler.finish(ran);
     }
-    // Two levels count as much as 40 steps; of sequences submitted at the same step the older one
-    // is first.
+    // Two levels count as much as 40 steps; the older of sequences submitted at the same step is
+    // first.
     CHECK(ran_at == 41);
   }
 

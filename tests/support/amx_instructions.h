@@ -47,7 +47,7 @@ enum class AmxOperation {
   kLoad,  // TILELOADD and TILELOADDT1
   kStore,
   kDotBF16,
-  kDotSignedSigned,  // TDPBSSD: of tile 1, of tile 2
+  kDotSignedSigned,  // TDPBSSD: tile 1 is signed, tile 2 is signed
   kDotSignedUnsigned,
   kDotUnsignedSigned,
   kDotUnsignedUnsigned,
@@ -58,7 +58,7 @@ using Registers = std::array<std::uint64_t, 16>;
 
 struct AmxInstruction {
   static constexpr int kNone = -1;
-  static constexpr int kInstructionPointer = 16;  // as base: of the next instruction
+  static constexpr int kInstructionPointer = 16;  // as base: the next instruction's address
 
   AmxOperation operation;
   int length_bytes;

@@ -145,7 +145,7 @@ TEST_SUITE("text/tokenizer_files") {
         {"id": 9, "content": "<b>", "special": true, "normalized": true, "lstrip": true},
         {"id": 3, "content": "<a>"}, {"id": 3, "content": "<c>", "special": true}]})";
     const auto tokens = config_of("{}", fast).added_tokens;
-    REQUIRE(tokens.size() == 2);  // ascending by id; of two entries for one id the last
+    REQUIRE(tokens.size() == 2);  // ascending by id; the last of two entries for one id
     CHECK(tokens[0].content == "<c>");
     CHECK_FALSE(tokens[0].is_normalized);
     CHECK(tokens[1].content == "<b>");

@@ -239,8 +239,8 @@ struct Avx2 {
   static Integers pair_words(Integers x, Integers y) {
     return _mm256_or_si256(x, _mm256_slli_epi32(y, 16));
   }
-  // Return z + the sums of adjacent products: of numbers of 16 bits in lanes of 32, and of unsigned
-  // by signed bytes in lanes of 16. The empty asm statement keeps the addition in place: GCC 12
+  // Return z + the sums of adjacent products: 16-bit numbers give lanes of 32 bits, and unsigned
+  // times signed bytes lanes of 16. The empty asm statement keeps the addition in place: GCC 12
   // otherwise computes all products of a tile before adding them, and runs out of registers.
   static Integers multiply_add_pairs(Integers x, Integers y, Integers z) {
     Integers sum = _mm256_add_epi32(z, _mm256_madd_epi16(x, y));
@@ -258,7 +258,7 @@ struct Avx2 {
     __asm__("" : "+x"(sum));
     return sum;
   }
-  // The sums of multiply_add_bytes() times the steps, kWidth bytes. Of codes of 4 bits kSafeQuads
+  // The sums of multiply_add_bytes() times the steps, kWidth bytes. With codes of 4 bits kSafeQuads
   // products fit into 16 bits: 8 * 2 * 15 * 128 < 2^15.
   static constexpr std::int64_t kSafeQuads = 8;
   static Integers load_steps(const std::uint8_t* x) {

@@ -15,7 +15,7 @@ namespace caption::kernels::cpu {
 // Columns of b that share the first-level cache while all rows of a are multiplied by them.
 inline constexpr int kDotColumns = 4;
 
-// Columns of a tile. Of 16 registers, 3 rows and 4 columns use 12 sums, 3 rows and 1 column; more
+// Columns of a tile. With 16 registers, 3 rows and 4 columns use 12 sums, 3 rows and 1 column; more
 // rows and 2 columns at most 12 sums, 2 columns and 1 row: each widened column is then multiplied
 // by up to 6 rows. With 32 registers, 6 rows and 4 columns use 24 sums, 6 rows and 1 column.
 template <class Simd, int kRows>

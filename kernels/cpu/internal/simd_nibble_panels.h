@@ -23,7 +23,7 @@ namespace caption::kernels::cpu {
 static_assert(kMaxGroupQuads * 4 * 128 <= 32767);
 
 // Multiplies kRows rows, from row m0 on, by kLoads registers of codes, which begin at byte
-// `first_byte` of a quad. A register of codes has two of sums: of its low and of its high nibbles.
+// `first_byte` of a quad. A register of codes has two of sums, for its low and its high nibbles.
 template <class Simd, int kRows, int kLoads>
 class NibbleTile {
  public:

@@ -17,17 +17,17 @@ constexpr std::int64_t kEnoughBlocks = 264;
 constexpr std::int64_t kWarps = 4;
 constexpr std::int64_t kFoldStates = 32;  // splits whose factors a warp finds at once
 constexpr double kStepsAhead = 2;         // steps whose copies a split has under way, from sm_80 on
-// In the code of nvcc 13.0: of each warp of a block that attends one split, before and after its
-// steps; of a copy of 16 bytes by the warps that do not multiply; and of a warp that folds a row,
-// once, per kFoldStates splits and per split.
+// Instructions in the code of nvcc 13.0: each warp of a block that attends one split has the first
+// before and after its steps; a copy of 16 bytes by the warps that do not multiply the next; and a
+// warp that folds a row the others, once, per kFoldStates splits and per split.
 constexpr double kSplitInstructions = 1700;
 constexpr double kCopyInstructions = 10;
 constexpr double kFoldRowInstructions = 340;
 constexpr double kFoldStatesInstructions = 100;
 constexpr double kFoldSplitInstructions = 23;
-// Waits for L2, each of which needs the one before: lengths and slots of keys, which pass while the
-// launch before ends, if the launch begins early; and of the last block of a tile, states written
-// and blocks counted.
+// Waits for L2, each of which needs the one before: for lengths and slots of keys, which pass while
+// the launch before ends, if the launch begins early; and in the last block of a tile for states
+// that are written and blocks that are counted.
 constexpr double kAttendWaits = 2;
 constexpr double kArriveWaits = 2;
 

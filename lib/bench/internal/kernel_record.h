@@ -21,8 +21,8 @@ struct RecordedKernel {
   double working_instructions = 0;
 };
 
-// The kernel whose name begins with `prefix`; of several, that with the most instructions. Null if
-// there is none, or if it traps on the architecture.
+// The kernel whose name begins with `prefix`; if several do, that with the most instructions. Null
+// if there is none, or if it traps on the architecture.
 std::optional<RecordedKernel> find_recorded(std::string_view prefix, int architecture);
 
 }  // namespace caption::bench

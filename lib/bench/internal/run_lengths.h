@@ -9,12 +9,12 @@ namespace caption::bench {
 // Gives the numbers of guesses in a row that are right: each is right with the probability
 // `agreement`, of [0, 1), if those before it are, so that a run has k or more with the probability
 // agreement^k. The numbers are not drawn independently: they are the quantiles at multiples of the
-// golden ratio modulo 1, plus `start`. Of n numbers the share that is k or more differs from
+// golden ratio modulo 1, plus `start`. The share of n numbers that is k or more differs from
 // agreement^k by at most (3 + 3.53 ln n) / n (Kuipers and Niederreiter, Uniform Distribution of
 // Sequences, 1974, theorem 2.3.4 with partial quotients of 1), not by the order of 1 / sqrt(n).
 class RunLengths {
  public:
-  RunLengths(double agreement, double start)  // start: of [0, 1)
+  RunLengths(double agreement, double start)  // start is in [0, 1)
       : agreement_(agreement), point_(start) {}
 
   std::int64_t next() {

@@ -20,8 +20,8 @@ class GuessSearch {
 
   // Sets the look of the thing that the proposal's sequence is about.
   void begin(std::uint64_t topic, const Sketch& look, Proposal& proposal) const;
-  // Replaces the proposal's guesses by those of the source whose first one is likeliest right; by
-  // none where no source has any.
+  // Replaces the proposal's guesses by those of the source whose first one is likeliest right. The
+  // proposal has none where no source has any.
   void find(const DraftQuery& query, Proposal& proposal);
   // After find(): replaces them by what the nearest text has after the output, if it begins so and
   // at least as many of its tokens are expected to be right, or if the number of drafts is not
@@ -35,7 +35,7 @@ class GuessSearch {
   void consider(GuessSource source, Proposal& proposal);
   void find_nearest(Proposal& proposal) const;
   // Replaces guesses_ by those after the longest context that the archive knows or after a shorter
-  // one that more texts have, whichever are expected to be right more often; by the rest of the
+  // one that more texts have, whichever are expected to be right more often; or by the rest of the
   // guesses before, if the output went on with them and the rest is longer than the drafts of the
   // step before.
   void guess_from_archive(std::span<const std::int32_t> output, std::int64_t most,

@@ -28,8 +28,8 @@ struct OrderPart {
   std::uint32_t shift = 0;  // is added, modulo 2^32
 };
 
-// Merges two orders of positions of the same tokens, in pieces; of equal contexts, those of `older`
-// are first. The numbers of tokens that neighbours share decide most comparisons without reading
+// Merges two orders of positions of the same tokens, in pieces; contexts of `older` precede equal
+// ones. The numbers of tokens that neighbours share decide most comparisons without reading
 // tokens (Ng and Kakehi, Merging string sequences by longest common prefixes, IPSJ Digital Courier
 // 2008).
 class OrderMerge {

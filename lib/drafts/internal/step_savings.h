@@ -49,8 +49,8 @@ class StepSavings {
   // Whether drafts for so many sequences rest, because they have lost time.
   bool is_paused(std::int64_t num_sequences) { return balance_of(num_sequences).is_paused(); }
 
-  // Learns what the step cost and what its drafts saved. Of its time, the draft model's passes took
-  // passes_us and the search for guesses search_us, which are no costs of its tokens.
+  // Learns what the step cost and what its drafts saved. The draft model's passes took passes_us of
+  // its time and the search for guesses search_us, which are no costs of its tokens.
   void observe_step(const DraftedStep& step, const StepLoad& load, std::int64_t passes_us,
                     double search_us);
   const DraftedSteps& totals() const { return totals_; }

@@ -101,7 +101,7 @@ class CompressedSequence {
 std::int64_t compression_bytes(const CompressionOptions& options, const model::DecoderSpec& spec,
                                std::int64_t num_prompt, std::int64_t num_fixed);
 
-// Returns the `count` positions of largest mass, ascending; of equal masses the earlier positions.
+// Returns the `count` positions of largest mass, ascending; the earlier of equal ones are taken.
 // Includes all positions from first_always on. count <= mass.size().
 std::vector<std::int32_t> most_attended(std::span<const float> mass, std::int64_t count,
                                         std::int64_t first_always);

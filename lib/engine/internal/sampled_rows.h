@@ -2,7 +2,7 @@
 // tokens, so that only ids return to the host (kernels/sample_rows.h).
 //
 // Where that spares copies, the device chooses for every request that needs nothing but tokens. The
-// rows of requests with log-probabilities or process_logits are copied to the host; of those of
+// rows of requests with log-probabilities or process_logits are copied to the host; for those of
 // beams the device finds the candidates (engine/internal/beam_rows.h).
 #pragma once
 
@@ -36,8 +36,8 @@ class SampledRows {
   void reserve(std::int64_t num_rows, std::int64_t num_ids);
 
   void clear();
-  // Adds the next `num_rows` rows of logits of the step: of the sequence's last token and, if there
-  // are several, of its first drafts.
+  // Adds the next `num_rows` rows of logits of the step: the sequence's last token has the first,
+  // and its first drafts have the others if there are several.
   void add(const Sequence& sequence, std::int64_t num_rows);
 
   // Adds a row of logits for the token after the sequence's tokens and `guesses`.

@@ -23,8 +23,8 @@ class ModelFolder {
   // `path` is a folder, or a .gguf file. A folder with .gguf files and without .safetensors ones
   // holds one language model and one vision tower with its projector, or one of them; a tower's
   // file has "mmproj" in its name, as llama.cpp expects it. The tower of a language model that is
-  // named by its file is the one beside it; of several, those that have the model's name but for the
-  // types count, and of these the largest. Throws Error(kBadModel) for a folder with several
+  // named by its file is the one beside it; among several, the largest of those that have the
+  // model's name but for the types. Throws Error(kBadModel) for a folder with several
   // language models or towers of several models none of which has the name, and as
   // GgufFile::open().
   explicit ModelFolder(std::filesystem::path path, ModelPart part = ModelPart::kWhole);
@@ -35,7 +35,7 @@ class ModelFolder {
   const weights::GgufFile* gguf_text() const { return text_.get(); }
   const weights::GgufFile* gguf_tower() const { return tower_.get(); }
 
-  // Returns the root of a JSON file; nullopt when there is none. Of GGUF files config.json is made
+  // Returns the root of a JSON file; nullopt when there is none. GGUF files have a config.json made
   // of the metadata. Any other file is that of the folder, where the user named the folder, else
   // the text that the metadata holds (find_stored()); preprocessor_config.json is made of the
   // tower's sizes where they hold nothing of the processor. Throws Error(kBadModel | kUnavailable)

@@ -31,8 +31,8 @@ PreprocessDefaults qwen_vl_preprocessing(const VisionSpec& tower);
 PreprocessDefaults siglip_preprocessing();  // 224 x 224 pixels, 0.5
 
 // Reads the first that exists of video_preprocessor_config.json, preprocessor_config.json and
-// processor_config.json; of each only its object `video_processor`, if it has one, and of the last
-// nothing else. Source: transformers 4.57.6 video_processing_utils.py. Throws Error(kBadModel) when
+// processor_config.json. Only its object `video_processor` is read, if it has one, and nothing else
+// of the last. Source: transformers 4.57.6 video_processing_utils.py. Throws Error(kBadModel) when
 // there is no file or a value is impossible; kUnavailable for a resampling or rescaling other than
 // the implemented one.
 vision::PreprocessSpec read_preprocess_spec(

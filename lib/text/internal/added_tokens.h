@@ -33,8 +33,8 @@ struct Segment {
 // position. const members are thread-safe.
 class AddedTokenMatcher {
  public:
-  // `pattern` is the token's content, normalised if the matcher is for normalised text. Of equal
-  // patterns the first one counts; empty patterns are ignored.
+  // `pattern` is the token's content, normalised if the matcher is for normalised text. The
+  // first of equal patterns counts; empty patterns are ignored.
   void add(std::string_view pattern, const AddedToken& token);
   bool empty() const { return tokens_.empty(); }
 

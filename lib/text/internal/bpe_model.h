@@ -28,7 +28,7 @@ struct BpeSpec {
   };
 
   Alphabet alphabet = Alphabet::kCharacters;
-  std::vector<Merge> merges;  // ascending by rank; of equal pairs the last one counts
+  std::vector<Merge> merges;  // ascending by rank; the last of equal pairs counts
   // The id of a character that the vocabulary lacks; without one, such a character is left out.
   std::optional<TokenId> unknown_id;
   bool fuses_unknown = false;        // a run of unknown characters is one token

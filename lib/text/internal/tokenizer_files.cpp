@@ -82,7 +82,7 @@ std::vector<AddedToken> read_added_tokens_json(const JsonObject& ids,
   return tokens;
 }
 
-// Sorts by ascending id; of several entries for one id the last counts.
+// Sorts by ascending id; the last of several entries for one id counts.
 std::vector<AddedToken> sort_by_id(std::vector<AddedToken> tokens) {
   std::map<TokenId, AddedToken> by_id;
   for (AddedToken& token : tokens) by_id.insert_or_assign(token.id, std::move(token));

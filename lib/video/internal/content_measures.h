@@ -8,8 +8,8 @@
 
 namespace caption::video {
 
-// Measured over at most 68 whole rows, evenly spaced: of 1080 rows, any object of at least 16 rows
-// crosses one of them.
+// Measured over at most 68 whole rows, evenly spaced: in a picture of 1080 rows, any object of at
+// least 16 rows crosses one of them.
 struct Flatness {
   std::array<int, 3> colour = {};  // mean RGB of evenly spaced pixels of the rows
   int deviation = 0;               // largest difference of any channel of any pixel from `colour`

@@ -7,9 +7,9 @@
 
 namespace caption::cuda_emulator {
 
-// "kernels/cuda/norm.cu:31", for the return address of a call: of the innermost inlined function
-// that is not the emulator's own. Asks addr2line (binutils); the address itself where that does not
-// know.
+// "kernels/cuda/norm.cu:31", for the return address of a call: the line in the innermost inlined
+// function that is not the emulator's own. Asks addr2line (binutils); returns the address itself
+// where that does not know.
 std::string source_line(std::uintptr_t return_address);
 
 }  // namespace caption::cuda_emulator

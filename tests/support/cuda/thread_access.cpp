@@ -86,8 +86,8 @@ bool is_allowed(const State& s, const Region& region, std::uintptr_t address,
   return is_own && region.offset_of(address) + size_bytes <= region.size_bytes();
 }
 
-// Of a thread that has not waited for the launches before: it writes no global memory, and reads
-// none that they write, of which only those of its graph may still run.
+// A thread that has not waited for the launches before writes no global memory, and reads none that
+// they write, of which only those of its graph may still run.
 void check_before_wait(State& s, const void* pc, const Region& region, Range bytes,
                        Direction direction) {
   const bool is_of_earlier_launch =
