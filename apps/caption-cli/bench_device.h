@@ -16,7 +16,7 @@ namespace caption::cli {
 
 struct BenchDevice {
   Context context;
-  std::int64_t memory_bytes = 0;  // in which weights and pages lie
+  std::int64_t memory_bytes = 0;  // size of the memory that holds weights and pages
   std::string description;        // "2 threads, avx512", "GPU 0 (NVIDIA H200)"
   std::optional<CudaDevice> gpu;
 };

@@ -21,7 +21,7 @@ FailedClips find_failed(const std::vector<records::Record>& records);
 // Clips and the captions that the reference wrote of them.
 struct ForcedRuns {
   pipeline::InputList inputs;
-  std::unique_ptr<bench::ForcedCaptions> captions;  // with the reference's logits; null: no caption
+  std::unique_ptr<bench::ForcedCaptions> captions;  // including the reference's logits; null: none
   FailedClips failed = {};                          // among the clips that were tried
 };
 

@@ -144,7 +144,7 @@ class Subject {
   config::LoadedPreset loaded_;
   Context context_;
   RunCheck check_;
-  std::int64_t process_bytes_ = 0;  // before the model is opened
+  std::int64_t process_bytes_ = 0;  // memory in use before the model is opened
 };
 
 // The frames that the presets take unless they say otherwise.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kStepColumns = 32;
 constexpr double kStepWavefronts = 2;   // wavefronts that read 32 columns of 8 rows
-constexpr double kGroupColumns = 128;   // a group of 4-bit codes; a file's may have fewer
+constexpr double kGroupColumns = 128;   // columns of a group of 4-bit codes; a file may have fewer
 constexpr double kProductFlops = 8192;  // operations of an m16n8k32
 
 class Launches : public CodeLaunch {

@@ -180,7 +180,7 @@ class Counter {
     if (!recorded) return work;
     work.kernel = recorded->name;
     const double chunks = blocks * std::ceil(as_double(matrix.in) / kChunkColumns);
-    const double passes = has_fused_norm ? 2 : 1;  // over x
+    const double passes = has_fused_norm ? 2 : 1;  // passes over x
     // A norm of its own leaves x in 16 bits.
     const bool is_rounded = layer.takes_rounded || (has_norm && !has_fused_norm);
     const double x_bytes = passes * (is_rounded ? 2 : 4);

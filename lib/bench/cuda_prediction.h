@@ -108,7 +108,7 @@ struct CudaWork {
   double bytes_in_flight = 0;   // per multiprocessor; 0: not stated
   double blocks = 0;            // per launch; 0: they fill the card
   double warps = 0;             // that are on a multiprocessor; 0: four or more
-  double wait_seconds = 0;      // for loads that nothing covers
+  double wait_seconds = 0;      // time of loads that nothing covers
 };
 
 struct CudaTime {

@@ -39,7 +39,7 @@ struct Setting {
   const ModelDraftOptions& options;
   std::int32_t batch = 0;
   std::vector<engine::Request> requests;
-  std::vector<Ids> outputs = {};  // without drafts
+  std::vector<Ids> outputs = {};  // outputs without drafts
 
   engine::EngineOptions engine_options() const {
     engine::EngineOptions engine = options.common.engine;
@@ -81,7 +81,7 @@ class Contender {
   const std::int32_t depth;  // or kAdaptiveDepth, kNone
 
  private:
-  static constexpr int kFirstSteps = 2;  // in which the draft model reads the prompts
+  static constexpr int kFirstSteps = 2;  // steps in which the draft model reads the prompts
 
   engine::EngineOptions with_drafts();
   void step();

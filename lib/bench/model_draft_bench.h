@@ -68,7 +68,7 @@ MakeDraft make_second_decoder(model::Decoder& decoder, Stream& stream, double co
 // The layers that a decoder finds to leave out (drafts/layer_search.h).
 struct LayersFound {
   drafts::LeftOutLayers layers;
-  double seconds = 0;  // seconds that the passes for it took
+  double seconds = 0;  // time that the passes for it took
 };
 // Decodes requests with random content, as many as the search takes. Throws as bench_drafts(), and
 // Error(kUsage) where outputs of so few tokens do not suffice.

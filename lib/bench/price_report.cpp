@@ -19,7 +19,7 @@ constexpr std::size_t kNameWidth = 34;
 constexpr std::size_t kColumnWidth = 13;
 constexpr std::size_t kWideColumn = 30;
 constexpr std::size_t kRatioColumn = 25;
-constexpr double kSmallestNats = 1e-9;  // in the table; JSON has all digits
+constexpr double kSmallestNats = 1e-9;  // the table shows no digits below it; JSON has all
 
 double engine_speed(const VideoRun& run) {
   const double seconds = static_cast<double>(run.stats.busy_us) / 1e6;

@@ -22,7 +22,7 @@ constexpr double kLabelRoom = 196;
 constexpr double kLabelHeight = 17;
 constexpr double kMarkRadius = 5;
 constexpr double kRingRadius = 9;
-constexpr double kLineGap = 4;  // from a line's end to the label
+constexpr double kLineGap = 4;  // distance from a line's end to its label
 
 class Scatter {
  public:

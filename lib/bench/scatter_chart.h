@@ -12,7 +12,7 @@ struct LabelledPoint {
   double y = 0;  // >= 0
   std::string label = {};
   bool is_filled = true;   // a disc; otherwise a circle
-  bool is_ringed = false;  // with a second circle around it
+  bool is_ringed = false;  // whether it has a second circle around it
 };
 
 struct ScatterChart {

@@ -34,8 +34,8 @@ struct LeftOutLayers {
 
 // A search that has no result yet.
 struct UnfinishedSearch {
-  std::int64_t num_texts = 0;   // that the sets were scored with
-  std::int64_t most_texts = 0;  // that a search needs; one that finds no gain ends with fewer
+  std::int64_t num_texts = 0;   // texts that the sets were scored with
+  std::int64_t most_texts = 0;  // texts that a search needs; one that finds no gain ends early
 };
 
 // How well a set of layers guessed some texts.

@@ -10,7 +10,7 @@ constexpr std::int64_t kStepsPerPlainStep = 128;
 // steps with prompts wait for no longer than kMostWaits of them.
 constexpr int kPlainSteps = 3;
 constexpr std::int64_t kMostWaits = 32;
-constexpr double kWeightOfStep = 1.0 / 16;  // in the mean time of a token
+constexpr double kWeightOfStep = 1.0 / 16;  // a step's weight in the mean time of a token
 // A step counts as at most so many times the usual time of its size.
 constexpr double kMostOutlier = 2;
 // A search counts as at most this share of a step without drafts.

@@ -96,7 +96,7 @@ class TokenArchive {
   const std::int64_t max_bytes_;
   std::mutex writing_;               // held by who changes runs_ and rebuilds_
   mutable std::shared_mutex mutex_;  // held besides while runs_ is changed, and by who reads them
-  std::vector<TokenRun> runs_;       // from the oldest, which is the longest, on
+  std::vector<TokenRun> runs_;       // sorted from the oldest, which is the longest, on
   std::list<Rebuild> rebuilds_;
   std::vector<TokenRun> replaced_;  // not freed yet
   std::mutex waiting_mutex_;

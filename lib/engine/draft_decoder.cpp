@@ -75,7 +75,7 @@ struct DraftDecoder::State {
   StepRunner runner;
   std::unordered_map<std::int64_t, std::unique_ptr<Drafted>> sequences;
   std::int64_t num_passes = 0;
-  std::vector<Asked> asked;   // in this pass, with tokens left to be computed
+  std::vector<Asked> asked;   // those of this pass with tokens left to be computed
   std::vector<Asked> ending;  // sequences whose last token the chunk computes
   std::vector<kv::PageCopy> copies;
 };

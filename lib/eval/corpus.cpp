@@ -236,7 +236,7 @@ struct NamedChoice {
   std::string CaptionEntry::*name;
   const char* option;   // "--prompt"
   const char* several;  // what is said when the captions have several names
-  const char* absent;   // before a name that no caption has
+  const char* absent;   // text before a name that no caption has
   const char* none;     // what is said when no caption has a name
 };
 constexpr NamedChoice kPrompt = {

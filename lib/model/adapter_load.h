@@ -17,7 +17,7 @@ namespace caption::model {
 struct AdapterLoad {
   std::int64_t size_bytes = 0;         // the part of CaptionModel::weight_bytes()
   std::int64_t max_rank = 0;           // for decoder_scratch_bytes()
-  double multiply_adds_per_token = 0;  // adapters of every request, and the largest other one
+  double multiply_adds_per_token = 0;  // counts the adapters of every request and the largest other
 };
 
 // An adapter inside the folder of a model or of its part; `source` is the index of the part's

@@ -182,13 +182,13 @@ struct Blueprint {
   std::vector<Parameter> parameters;
   DecoderIds decoder;
   VitTowerIds tower;
-  QwenTowerIds qwen_tower;  // without blocks: the tower is another one
+  QwenTowerIds qwen_tower;  // it has no blocks if the tower is another one
   // The layer of PatchMerge::kConvolution; its weight is [hidden, hidden, stride, stride].
   LinearIds merge;
   NormIds projector_norm;
   std::vector<LinearIds> projector;
   ParameterId newline = kNoParameter;
-  PerceiverIds perceiver;       // without latents: there is none
+  PerceiverIds perceiver;       // it has no latents if there is no resampler
   CAbstractorIds c_abstractor;  // where VisionSpec::c_abstractor is set
   std::vector<IgnoredTensors> ignored;
   // Where files may hold an LM head although it is tied to the embedding; the head is then ignored.

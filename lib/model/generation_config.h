@@ -15,7 +15,7 @@ namespace caption::model {
 // The keys of generation_config.json that this build supports. Keys that the file lacks, or sets to
 // null, are empty; transformers then uses its defaults.
 struct GenerationConfig {
-  std::string file;  // with the key of a GGUF file; empty: the model has no such file
+  std::string file;  // path, with a GGUF file's key; empty: the model has no such file
   std::vector<std::int32_t> eos_ids;
   std::optional<bool> do_sample;      // false or absent means greedy, whatever the temperature
   std::optional<double> temperature;  // [0, 10]; > 0 where do_sample is true

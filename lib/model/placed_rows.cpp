@@ -66,7 +66,7 @@ class RowsOnDevice {
 // decoded while they are in the processor's caches.
 Tensor round_on_host(Stream& stream, const weights::Source& source, std::string_view name,
                      const Shape& shape) {
-  constexpr std::int64_t kDecodedNumbers = std::int64_t{32} << 10;  // decoded at a time by a thread
+  constexpr std::int64_t kDecodedNumbers = std::int64_t{32} << 10;  // numbers per thread at a time
   const std::int64_t num_columns = shape[1];
   const std::int64_t at_once = std::max<std::int64_t>(1, kDecodedNumbers / num_columns);
   Tensor rounded(DType::kBF16, shape);

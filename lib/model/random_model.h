@@ -39,7 +39,7 @@ class RandomTower {
   RandomTower(const RandomTower&) = delete;
   RandomTower& operator=(const RandomTower&) = delete;
 
-  const VisionSpec& spec() const;  // with what runs of the projector
+  const VisionSpec& spec() const;  // includes what runs of the projector
   std::int64_t weight_bytes() const;
   // pixels [frames, 3, H, W] f32 -> f32, valid until the next call: [frames * tower_tokens(spec,
   // {}), hidden], or the vision tokens where frames have any size.

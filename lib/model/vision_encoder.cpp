@@ -25,8 +25,8 @@ struct Clip {
   ConstView pixels;
   View tokens;
   std::int64_t frames_per_image = 1;
-  std::int64_t rows_per_image = 0;    // in the tower
-  std::int64_t tokens_per_image = 0;  // for the decoder
+  std::int64_t rows_per_image = 0;    // rows of an image in the tower
+  std::int64_t tokens_per_image = 0;  // tokens of an image for the decoder
   std::vector<std::int64_t> first_equal;
 
   std::int64_t num_images() const { return std::ssize(first_equal); }

@@ -239,7 +239,7 @@ std::string adapter_name(const Options& options, AdapterIndex adapter);
 // The model on one device.
 struct Replica {
   model::CaptionModel* model = nullptr;
-  std::int64_t kv_cache_bytes = 0;  // in place of EngineOptions::kv_cache_bytes
+  std::int64_t kv_cache_bytes = 0;  // replaces EngineOptions::kv_cache_bytes
   std::string name = {};            // for messages: "GPU 1"
   // A smaller model on the same device that guesses tokens, and the memory of its KV pages; null:
   // none. Its vocabulary must have tokens of the model's.

@@ -15,7 +15,7 @@ namespace caption::plan {
 
 struct FormatRow {
   FormatCost cost;
-  Plan plan;                              // for a run whose weights are held so
+  Plan plan;                              // plan of a run whose weights are held so
   std::optional<FormatPrice> price = {};  // not set if not measured
   bool is_on_front = false;
 };

@@ -156,7 +156,7 @@ struct Plan {
 
 // What an engine on a card holds beside weights, activations and pages.
 struct CardBytes {
-  std::int64_t logits = 0;  // with the workspace of steps
+  std::int64_t logits = 0;  // logits and the workspace of steps
   std::int64_t graphs = 0;  // an estimate that no measurement has confirmed
   std::int64_t padding_page = 0;
 

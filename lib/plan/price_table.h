@@ -52,7 +52,7 @@ struct PriceTable {
   // otherwise empty.
   std::string base_hash = {};
   std::string arithmetic;      // the CPU tier that computed: "avx512bf16"
-  std::int64_t positions = 0;  // at which logits were compared
+  std::int64_t positions = 0;  // number of positions at which logits were compared
   std::int64_t clips = 0;      // that were captioned
   std::string made_by;         // "caption-cli 0.9.0"
   std::vector<FormatPrice> formats;

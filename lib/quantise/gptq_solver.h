@@ -99,7 +99,7 @@ class GptqHessian {
 };
 
 struct GptqSolution {
-  RoundedMatrix matrix;  // with group_of for kActivation
+  RoundedMatrix matrix;  // its group_of is set for kActivation
   // The mean squared error of the layer's output over calibration rows and output
   // features: the value of mean_squared_output(), summed in another order. 0 when all inputs are 0.
   double loss = 0;

@@ -50,7 +50,7 @@ struct QuantiseProgress {
   std::int64_t work_done = 0;
   std::int64_t work_total = 0;
   std::int64_t work_us = 0;     // spent on work_done; reading and writing take the rest
-  std::int64_t elapsed_us = 0;  // since the first layer or tensor
+  std::int64_t elapsed_us = 0;  // time since the first layer or tensor
   std::int64_t layers_us = 0;   // the part of elapsed_us that was spent on layers
 };
 

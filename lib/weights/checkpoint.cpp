@@ -48,7 +48,7 @@ struct Checkpoint::State {
   struct Located {
     FileTensor tensor;
     std::shared_ptr<const std::string> file_name;  // used in messages
-    std::size_t file;                              // in `files`
+    std::size_t file;                              // index in `files`
   };
 
   fs::path path;

@@ -38,7 +38,7 @@ std::string_view gguf_weights_name(GgufWeights type);  // "Q8_0", as in the name
 struct GgufStep {
   std::string_view tensor;        // the one whose rows were written
   std::int64_t done_bytes = 0;    // written by this call
-  std::int64_t total_bytes = 0;   // to be written by this call
+  std::int64_t total_bytes = 0;   // bytes that this call writes
   std::int64_t done_tensors = 0;  // whole ones, with those that were kept
   std::int64_t total_tensors = 0;
 };

@@ -127,7 +127,7 @@ TEST_SUITE("app/drafts") {
     long all = 0;
     REQUIRE(std::sscanf(own.err.c_str() + at, "per step; model: %ld of %ld right", &right, &all) ==
             2);
-    constexpr long kMostAfterEnd = 7;  // a caption's, as num_draft_tokens is 8
+    constexpr long kMostAfterEnd = 7;  // guesses after a caption's end: num_draft_tokens is 8
     CHECK(right >= all - kMostAfterEnd * static_cast<long>(sample_videos().size()));
     CHECK(right > all / 2);
   }

@@ -47,7 +47,7 @@ TEST_SUITE("config/comparable_settings") {
 
   TEST_CASE("an option without effect beside the others is no part of the settings") {
     struct Row {
-      Flag idle;      // without effect on its own
+      Flag idle;      // it has no effect on its own
       Flag deciding;  // that gives it one
     };
     const Row rows[] = {

@@ -83,7 +83,7 @@ struct Operands {
   Tensor x, rows, bias;
   DeviceWeight weight;
   DeviceTensor device_x, device_bias;
-  ExpectedSums want;  // with bias
+  ExpectedSums want;  // they include the bias
 };
 
 }  // namespace

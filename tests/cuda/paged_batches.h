@@ -24,7 +24,7 @@ struct PagedOptions {
   std::int64_t page_tokens = 16;
   std::int64_t window = 0;
   DType y_dtype = DType::kF32;
-  int compute_capability = 0;  // the device's
+  int compute_capability = 0;  // that of the emulated device
   cuda_emulator::Options emulation = {};
   std::string* waste = nullptr;  // gets the lines of describe_waste(1.05)
 };

@@ -20,7 +20,7 @@ using Layers = LayerSearch::Layers;
 // Guesses without layer l are wrong with probability harm[l], independently of other layers.
 struct Modelled {
   std::vector<double> harm;
-  double head = 2;  // in layers
+  double head = 2;  // cost of the head, in layers
   std::mt19937 rng{11};
 
   double alpha(const Layers& left_out) const {

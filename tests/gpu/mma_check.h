@@ -28,7 +28,7 @@ struct MmaCheck {
   std::string model;  // that of the stream's GPU: "ampere", "hopper"
   std::int64_t products = 0;
   // Products of which every sum has the bits of a model.
-  std::int64_t equal = 0;  // those equal to `model`
+  std::int64_t equal = 0;  // those with the bits of `model`
   std::int64_t equal_ampere = 0;
   std::int64_t equal_hopper = 0;
   std::int64_t equal_fused = 0;

@@ -58,7 +58,7 @@ struct Agreement {
   int captions = 0;
   int same_captions = 0;
   std::size_t tokens = 0;
-  std::size_t same_tokens = 0;  // before the first that differs
+  std::size_t same_tokens = 0;  // tokens before the first that differs
 
   void add(const std::vector<std::int32_t>& got, const std::vector<std::int64_t>& expected) {
     const auto end = std::mismatch(got.begin(), got.end(), expected.begin(), expected.end());

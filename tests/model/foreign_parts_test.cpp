@@ -27,11 +27,11 @@ constexpr const char* kWeights = "model.safetensors";
 struct Base {
   const char* family;
   const char* name;
-  const char* tower;      // before the tower's tensors
+  const char* tower;      // prefix of the tower's tensors
   const char* projector;  // a matrix, and its shape in the file's header
   const char* shape;
   const char* transposed;
-  const char* token;  // without which there is no prompt
+  const char* token;  // a token without which there is no prompt
 };
 constexpr Base kBases[] = {
     {"internvl", "vit_300m_f32", "\"vision_tower.", "multi_modal_projector.linear_1.weight",

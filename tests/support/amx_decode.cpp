@@ -45,7 +45,7 @@ std::optional<Fields> read_fields(const std::uint8_t* code) {
 // Sets the memory operand and the length.
 void read_operand(const std::uint8_t* code, const Fields& fields, AmxInstruction& to) {
   constexpr int kSib = 4;     // rm, and "no index"
-  constexpr int kNoBase = 5;  // with mod 0
+  constexpr int kNoBase = 5;  // no base if mod is 0
   const std::uint8_t* next = code + 5;
   int base = fields.rm % 8;
   if (base == kSib) {

@@ -20,7 +20,7 @@ struct DrawnTensor {
   std::int64_t scale = 0;
   std::int64_t power = 0;  // drawn numbers are multiplied by 2^power
   std::int64_t file = 0;
-  std::vector<double> values = {};  // in place of drawn ones
+  std::vector<double> values = {};  // used in place of drawn ones
   std::string text = {};            // bytes in place of drawn ones
 };
 

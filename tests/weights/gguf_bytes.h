@@ -40,7 +40,7 @@ class GgufBytes {
   std::uint64_t extra_tensors = 0;  // added to the count in the header
   std::uint64_t extra_pairs = 0;
   std::uint64_t alignment = 32;
-  std::string tail;  // after the last tensor and its padding
+  std::string tail;  // bytes after the last tensor and its padding
 
   GgufBytes& add(std::string_view key, std::uint32_t type, std::string_view value) {
     pairs_ += gguf_text(key) + bytes_of(type) + std::string(value);

@@ -39,7 +39,7 @@ double median_time(Stream& stream, int num_passes, const Work& work) {
 }
 
 struct Copies {
-  std::int64_t most_bytes = 0;  // size of one copy, at most
+  std::int64_t most_bytes = 0;  // largest size of one copy
   int num_copies = 1;           // copies of a pass, one after another
 };
 // Copies within a GPU's memory: a single one, which is to exceed the caches.

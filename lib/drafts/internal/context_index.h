@@ -102,7 +102,7 @@ class ContextList {
   const std::size_t most_;  // items
   std::size_t least_split_;
   RunArray<ContextItem> items_;
-  std::vector<Group> groups_;                   // with children that are not in the list yet
+  std::vector<Group> groups_;                   // those with children that are not in the list yet
   std::array<std::size_t, 33> num_of_width_{};  // [i]: items whose number of positions has i bits
 };
 

@@ -58,7 +58,7 @@ class HostPages {
   kv::PagePool slots_;  // slot i of buffer_: the least recently used content gives way
   Buffer buffer_;       // pinned
   Stream copies_;
-  bool has_changed_pages_ = false;  // since order_before_step()
+  bool has_changed_pages_ = false;  // whether pages changed since order_before_step()
   std::int64_t num_stored_ = 0;
   std::optional<Error> failure_;
   std::vector<kv::KnownPage> oldest_;  // working memory of copy_ahead()

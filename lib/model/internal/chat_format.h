@@ -33,7 +33,7 @@ struct ChatFormat {
   PromptFrame user = {};
   std::string after_video = {};  // plain text
   PromptFrame assistant = {};
-  PromptFrame generation = {};  // without words
+  PromptFrame generation = {};  // a frame without words
   // What the template writes literally, besides the text in the place of a video and
   // default_system.
   std::vector<std::string> literals = {};

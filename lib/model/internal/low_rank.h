@@ -50,8 +50,8 @@ Tensor merge(Stream& stream, ConstView weight, std::span<const LoraTerm> terms);
 
 // The adapters that a decoder applies beside its weights.
 struct DecoderAdapters {
-  std::vector<AdapterTerms> always;  // to every row
-  std::vector<AdapterTerms> chosen;  // to the rows of StepBatch::adapted; the index is AdaptedRows'
+  std::vector<AdapterTerms> always;  // terms that every row gets
+  std::vector<AdapterTerms> chosen;  // terms of the rows of StepBatch::adapted; index: AdaptedRows'
   bool empty() const { return always.empty() && chosen.empty(); }
 };
 

@@ -26,7 +26,7 @@ struct ConfigFolder {
   struct File {
     std::string name;
     Sha256 digest;
-    FileStamp stamp = {};  // before the digest was computed
+    FileStamp stamp = {};  // the stamp before the digest was computed
     friend bool operator==(const File& a, const File& b) {
       return a.name == b.name && a.digest == b.digest;
     }

@@ -53,7 +53,7 @@ struct NormWeights {
 // An adapter of a model and the use of it.
 struct ModelAdapter {
   Adapter adapter;
-  std::string name = {};  // name by which requests choose it; empty: it applies to every one
+  std::string name = {};  // name by which requests choose it; empty: it applies to every request
   // If set, the adapter changes parameters of this weight file only (ParameterGroup::source).
   std::optional<std::int32_t> source = std::nullopt;
 };
@@ -148,7 +148,7 @@ class PlacedWeights {
   weights::WeightFormat format_;
   const std::atomic<bool>* cancelled_;  // PlaceOptions::cancelled; for construction
   std::vector<std::unique_ptr<weights::Source>> sources_;
-  UsedPages used_pages_;  // for construction
+  UsedPages used_pages_;  // used during construction
   // Guards read() and release() of the sources, and what is to be released.
   std::unique_ptr<std::mutex> sources_mutex_ = std::make_unique<std::mutex>();
   // During construction: the terms to be merged, and all terms with a weight of the base model.

@@ -97,7 +97,7 @@ class TransformerDecoder final : public Decoder {
   std::vector<const kernels::KeyClusters*> clusters_;  // one per sequence of the step, or empty
   std::vector<kernels::AttentionWatch> watches_;
   Scratch hidden_, normed_, q_, k_, v_, inner_, rope_, last_;
-  Scratch up_;  // with adapters of gate or up
+  Scratch up_;  // used with adapters of gate or up
 };
 
 }  // namespace caption::model

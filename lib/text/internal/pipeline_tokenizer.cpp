@@ -30,7 +30,7 @@ class WordCache {
 
   struct Entry {
     std::string_view word;
-    std::size_t first_id = 0;  // in the list of ids
+    std::size_t first_id = 0;  // index in the list of ids
     std::size_t num_ids = 0;
   };
 

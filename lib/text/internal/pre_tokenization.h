@@ -13,7 +13,7 @@ struct PreTokenization {
   std::string_view pattern;
   bool is_nfc = false;
   bool ignores_merges = false;
-  bool adds_bos = false;  // where the file does not say
+  bool adds_bos = false;  // the default where the file says nothing
 };
 
 std::span<const PreTokenization> known_pre_tokenizations();

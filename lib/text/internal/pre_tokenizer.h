@@ -36,7 +36,7 @@ struct PreTokenizerStep {
   // kMetaspace
   std::string mark;  // one character, for spaces
   PrependScheme prepend_scheme = PrependScheme::kAlways;
-  bool splits = true;  // at each mark
+  bool splits = true;  // whether words are split at each mark
 };
 
 // A word; its text is not empty.

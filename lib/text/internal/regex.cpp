@@ -69,7 +69,7 @@ RegexScratch::~RegexScratch() = default;
 struct Regex::State {
   std::unique_ptr<pcre2_code, FreeCode> code;
   std::string pattern;       // as the file gives it, quoted
-  bool is_compiled = false;  // to machine code
+  bool is_compiled = false;  // whether it is compiled to machine code
 
   // Returns the result of PCRE2 for matches that begin in `window_bytes` bytes from `from` on.
   int match(std::string_view text, std::size_t from, std::size_t window_bytes,

@@ -34,7 +34,7 @@ class Vocabulary {
 
  private:
   struct Entry {
-    std::uint64_t begin = 0;  // in texts_
+    std::uint64_t begin = 0;  // index in texts_
     std::uint32_t length = 0;
     TokenId id = 0;
   };

@@ -90,7 +90,7 @@ class CodedSource final : public Source {
   std::unique_ptr<Checkpoint> file_;
   CodedTensors coded_;
   std::map<std::string, std::string, std::less<>> owners_;  // a part's weight
-  std::map<std::string, Tensor, std::less<>> decoded_;      // until release()
+  std::map<std::string, Tensor, std::less<>> decoded_;      // kept until release()
 };
 
 // A tensor of a file of which name, dtype and shape are known to be right.

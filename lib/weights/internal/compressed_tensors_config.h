@@ -20,7 +20,7 @@ enum class CompressedFormat { kPackedInts, kInts, kFloats };
 struct CompressionScheme {
   CompressedFormat format = CompressedFormat::kInts;
   std::int64_t num_bits = 8;  // bits of a packed code: 4 or 8
-  bool is_symmetric = true;   // without zero points
+  bool is_symmetric = true;   // whether there are no zero points
   bool has_order = false;     // actorder "group": weight_g_idx names each column's group
   // Rows and columns that share a scale; 0: all.
   ScaleBlock block;

@@ -43,8 +43,8 @@ std::span<const GgufRename> gguf_tower_renames(std::string_view projector_type);
 
 struct GgufNameMatch {
   const GgufRename* rename = nullptr;
-  std::string number;  // in the place of *
-  std::string suffix;  // after a stem
+  std::string number;  // what stands in the place of *
+  std::string suffix;  // what follows a stem
 };
 
 // Matches a name of a file with GgufRename::from, or one of a checkpoint with GgufRename::to.

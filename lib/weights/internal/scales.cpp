@@ -77,7 +77,7 @@ void read_finite(const Part& part, std::int64_t first, std::int64_t count, float
 
 void require_magnitudes(const Part& part, std::int64_t first, std::int64_t count,
                         const float* numbers) {
-  std::int32_t num_negative = 0;  // without branches, in vectors
+  std::int32_t num_negative = 0;  // counted without branches, in vectors
   for (std::int64_t i = 0; i < count; ++i) num_negative += numbers[i] < 0 ? 1 : 0;
   if (num_negative == 0) return;
   const float* const found =

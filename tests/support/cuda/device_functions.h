@@ -93,7 +93,7 @@ inline std::uint16_t e4m3_pair_of_floats(float low, float high) {
   return static_cast<std::uint16_t>(to_e4m3(low) | to_e4m3(high) << 8);
 }
 
-// Sums that are no numbers of the type have halves that no test expects.
+// Sums that are no numbers of the type give halves that no test expects.
 std::uint32_t add_bf16_pairs(std::uint32_t a, std::uint32_t b);
 std::uint32_t add_f16_pairs(std::uint32_t a, std::uint32_t b);
 

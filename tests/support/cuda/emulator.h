@@ -47,7 +47,7 @@ struct Report {
   bool has_costs = false;
   std::int64_t launches = 0;
   std::int64_t blocks = 0;
-  std::int64_t barriers = 0;         // barriers of blocks
+  std::int64_t barriers = 0;         // barriers of whole blocks
   std::int64_t matrix_products = 0;  // m16n8k16 products of warps
 
   // Lines of the faults, for a test's message.

@@ -11,7 +11,7 @@
 //   before       the bytes of all allocations, one after another; 0xFF where nobody has written
 //   after        the same bytes when the launch is complete
 //   launch.json  {"kernel": "NAMESPACE::Kernel<4>", "source": "norm.cu", "grid": [x, y, z],
-//                "threads": of a block, "shared_bytes": of a block, "sums": "ampere", "hopper" or
+//                "threads": per block, "shared_bytes": per block, "sums": "ampere", "hopper" or
 //                "fused", "allocations": [[address, bytes], ...]}; written last
 // Addresses in params and memory are those of the allocations.
 #pragma once

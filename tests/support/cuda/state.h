@@ -121,7 +121,7 @@ struct State {
   int num_returned = 0;
   std::uint32_t phase = 0;
   std::uint32_t first_phase_of_block = 0;
-  std::map<const void*, std::vector<Phases>> arrivals;  // the launch's blocks, keyed by counter
+  std::map<const void*, std::vector<Phases>> arrivals;  // keyed by the counter of arrived blocks
   std::vector<Phases> arrived_before;  // the block is ordered after them from its next phase on
   std::vector<Phases> ordered;         // it is ordered after them
   Thread* running = nullptr;           // where running_state is set

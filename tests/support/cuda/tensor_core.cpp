@@ -78,7 +78,7 @@ struct Step {
   const Parts* a;     // [depth]
   const PartsRow* b;  // [depth]
   int depth;
-  int fraction_bits;  // to which terms are cut
+  int fraction_bits;  // fraction bits that terms are cut to
   int product_bits;   // fraction bits of a product
 };
 

@@ -11,7 +11,7 @@
 // the model with a GPU; results of kernels are tested with kFused as well, so that only equality of
 // bits rests on it.
 //
-// Of e4m3 numbers (tensor/e4m3.h) Ada's tensor cores keep fewer bits: terms are cut to 13
+// Ada's tensor cores keep fewer bits of e4m3 numbers (tensor/e4m3.h): terms are cut to 13
 // fractional bits, the sum to 13 bits after the point of its leading one, and a product of k = 32
 // is two steps of 16. Source: arXiv:2511.10909, whose model (github.com/microsoft/MMA-Sim, F = 13,
 // RZ-E8M13) was compared with an Ada GPU bit for bit; arXiv:2412.19437, section 3.3.2, measured

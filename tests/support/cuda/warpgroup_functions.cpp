@@ -21,7 +21,7 @@ using kernels::cuda::FragmentC;
 constexpr int kGroups = kernels::cuda::kWarpgroupGroups;
 constexpr std::size_t kRowBytes = kernels::cuda::kSwizzledUnits * sizeof(Bytes16);
 constexpr std::size_t kRowsBytes = 8 * kGroups * kRowBytes;
-constexpr std::uintptr_t kSwizzleBytes = 1024;  // after which the swizzle repeats
+constexpr std::uintptr_t kSwizzleBytes = 1024;  // bytes after which the swizzle repeats
 constexpr std::size_t kSumsBytes = kGroups * sizeof(FragmentC);
 constexpr int kStepUnits = 2;
 
