@@ -93,14 +93,14 @@ def models(args):
     for name in MADE:
         made = make(args.cli, args.base, folder, name)
         model = next((path for path in sorted(made.glob("*.gguf")) if not path.name.startswith("mmproj")), made)
-        yield f"{name}, folder", ["--model", model, "--dtype", "auto"]
+        yield f"{name}, folder", ["--model", model, "--dtype", "bf16"]
     f16 = make(args.cli, args.base, folder, "gguf-f16")
     for kind in GGUF_TYPES:
         made = folder / f"gguf-{kind}"
         if not made.exists():
             write_gguf(f16, kind, made)
         model = next(path for path in sorted(made.glob("*.gguf")) if not path.name.startswith("mmproj"))
-        yield f"{kind}, GGUF", ["--model", model, "--dtype", "auto"]
+        yield f"{kind}, GGUF", ["--model", model, "--dtype", "bf16"]
 
 
 def measure(args, options, sequences):

@@ -12,7 +12,7 @@ build_packages=(
   doctest-dev
 )
 test_packages=(python3)  # scripts/check_layers.py
-long_test_packages=(clang)
+long_test_packages=(clang python3-numpy)  # fuzz targets; scripts/cuda/ptx_check.py
 package_packages=(dpkg-dev file)  # scripts/package: the libraries that a binary needs, as packages
 
 # install_packages PACKAGE...: asks for root only when something is missing, and says why.
