@@ -10,6 +10,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -104,6 +105,17 @@ void require_no_problems(const eval::Problems& of_references, const eval::Proble
               join(summaries, "; ") + (is_cut ? " (-v names the first ten)" : ""));
 }
 
+// Notes captions of several configurations, as of outputs that were put together.
+void describe_settings(const std::vector<eval::CaptionEntry>& captions) {
+  std::set<std::string_view> settings;
+  for (const eval::CaptionEntry& caption : captions) {
+    if (!caption.is_failed && !caption.settings.empty()) settings.insert(caption.settings);
+  }
+  if (settings.size() < 2) return;
+  log_info("eval", "the captions were made with " + std::to_string(settings.size()) +
+                       " configurations (\"settings\" of their records) and are scored together");
+}
+
 // Reports all problems of captions and references at once. A score over a part of them could be
 // mistaken for the score over all.
 eval::Corpus read_corpus(const EvalFlags& flags) {
@@ -115,6 +127,7 @@ eval::Corpus read_corpus(const EvalFlags& flags) {
   require_no_problems(of_references, of_captions);
   const std::vector<eval::CaptionEntry> chosen =
       eval::choose_captions(std::move(captions.entries), flags.prompt, flags.adapter);
+  describe_settings(chosen);
   // The chosen captions all answer the same prompt.
   if (!chosen.empty()) {
     references = eval::choose_references(std::move(references), chosen.front().prompt);

@@ -162,7 +162,10 @@ void describe_records(const std::string& path, const std::string& beside,
 }
 
 // The reason why an overwriting run does not replace the old file.
-const char* describe_lack(const pipeline::Progress& progress) {
+const char* describe_lack(const pipeline::Progress& progress, records::RecordFile::Ending ending) {
+  if (ending == records::RecordFile::Ending::kOldHasCaptions) {
+    return "a clip that has a caption in it failed";
+  }
   const bool has_captions =
       progress.clips_done > progress.clips_failed || progress.clips_found > progress.found_failed;
   if (!has_captions) return "not one clip was captioned";
@@ -307,8 +310,9 @@ void RunOutput::finish(const pipeline::Outcome& outcome) {
   if (is_beside && ending == records::RecordFile::Ending::kInPlace) {
     log_info("run", path_ + ": replaced by the records of this run");
   }
-  if (ending == records::RecordFile::Ending::kOldFileStays) {
-    log_warning("run", path_ + ": stays as it was, because " + describe_lack(outcome.progress) +
+  if (ending != records::RecordFile::Ending::kInPlace) {
+    log_warning("run", path_ + ": stays as it was, because " +
+                           describe_lack(outcome.progress, ending) +
                            "; the records of this run are in " + beside);
   }
 }

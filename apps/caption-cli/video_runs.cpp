@@ -15,6 +15,7 @@
 #include "config/pipeline_options.h"
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
+#include "records/file_name.h"
 
 namespace caption::cli {
 namespace {
@@ -74,6 +75,30 @@ void count_records(const std::vector<records::Record>& records, bench::VideoRun&
   run.clip_ms = bench::summarise(std::move(clip_ms));
 }
 
+// Throws as eval::pair_up() if no clip has a reference. Clips that are equal in content may have
+// the same name, which records tell and names do not.
+void require_references(const eval::References& references, const pipeline::InputList& inputs) {
+  std::vector<eval::CaptionEntry> clips;
+  const auto is_paired = [&](std::vector<eval::CaptionEntry> some) {
+    try {
+      eval::pair_up(references, some);
+      return true;
+    } catch (const Error& error) {
+      if (is_of_machine(error.code())) throw;
+      return false;
+    }
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string path(inputs.path(i));
+    clips.push_back({.video = records::escape_file_name(path),
+                     .caption = "",
+                     .where = "the videos",
+                     .path = std::filesystem::absolute(path).lexically_normal().string()});
+    if (is_paired({clips.back()})) return;
+  }
+  eval::pair_up(references, clips);
+}
+
 }  // namespace
 
 VideoBench make_video_bench(const BenchVideos& wanted, const Context& context,
@@ -93,6 +118,7 @@ VideoBench make_video_bench(const BenchVideos& wanted, const Context& context,
   if (!wanted.references.empty()) {
     bench.references = eval::choose_references(eval::read_references(wanted.references),
                                                bench.prompts.front().name);
+    require_references(*bench.references, inputs);
   }
   return bench;
 }

@@ -42,8 +42,17 @@ int write_whole(int descriptor, std::string_view text) {
 }
 
 std::filesystem::path real_path(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  constexpr int kMostLinks = 40;  // as Linux follows
   std::error_code error;
-  std::filesystem::path real = std::filesystem::weakly_canonical(path, error);
+  fs::path target = path;
+  // weakly_canonical() keeps the name of a link whose target is missing.
+  for (int links = 0; fs::is_symlink(target, error) && !fs::exists(target, error); ++links) {
+    const fs::path next = fs::read_symlink(target, error);
+    if (error || links == kMostLinks) return path;
+    target = target.parent_path() / next;
+  }
+  fs::path real = fs::weakly_canonical(target, error);
   return error ? path : real;
 }
 

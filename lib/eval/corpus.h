@@ -46,6 +46,7 @@ struct CaptionEntry {
   std::string path = {};       // "file.path"; empty where the record has none
   std::string content = {};    // "id", the SHA-256 of the clip; empty where the record has none
   bool is_absent = false;      // failed because the file did not exist
+  std::string settings = {};   // "settings", which stands for the run's configuration, or empty
 };
 
 struct Captions {

@@ -220,6 +220,7 @@ CaptionEntry read_caption(const JsonObject& object, const Line& line) {
   entry.is_suspicious = status == "suspicious" || status == "looped";
   entry.path = text_at(object, "file.path");
   entry.content = text_at(object, "id");
+  entry.settings = text_at(object, "settings");
   entry.is_absent =
       entry.is_failed && text_at(object, "error.code") == error_code_name(ErrorCode::kNotFound);
   if (!entry.is_failed) entry.caption = object.require_string("caption");

@@ -45,6 +45,14 @@ Prompt parse_line(const std::string& line, const std::string& number, const std:
   return {.name = line.substr(0, tab), .text = line.substr(tab + 1)};
 }
 
+// Whether a line without a tab has several spaces after its first word, as one whose tab an editor
+// has replaced.
+bool looks_named(const std::string& line) {
+  const std::size_t gap = line.find("  ");
+  return gap != std::string::npos && gap > 0 && gap == line.find(' ') &&
+         line.find('\t') == std::string::npos && line.front() != '{';
+}
+
 // Notes the line of a prompt's name. Throws Error(kUsage) for one that another line has.
 void require_new_name(const std::string& name, std::map<std::string, int>& line_of_name,
                       int line_number, const std::string& where) {
@@ -118,6 +126,10 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
       fail(where, "\"" + prompt.name + "\" has no prompt; write one, or remove the line");
     }
     require_new_name(prompt.name, line_of_name, line_number, where);
+    if (looks_named(line)) {
+      log_warning("prompts", where + ": has no tab, so the whole line is the prompt " +
+                                 prompt.name + "; with a name it is written name<TAB>prompt");
+    }
     prompts.push_back(std::move(prompt));
   }
   const std::string comments = describe_comments(num_comments);

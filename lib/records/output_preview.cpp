@@ -57,7 +57,9 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
   const fs::path beside = path.string() + ".new";
   state_->is_being_written =
       is_locked(path) || (existing == Existing::kOverwrite && is_locked(beside));
-  if (is_empty_or_missing(path)) {
+  const bool has_records = !is_empty_or_missing(path);
+  const bool has_beside = existing == Existing::kOverwrite && !is_empty_or_missing(beside);
+  if (!has_records && !has_beside) {
     refuse_foreign_manifest(path, manifest);
     return;
   }
@@ -68,7 +70,7 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
                              [this](const Record& record) { state_->add_size(record); });
     return;
   }
-  refuse_foreign_file(path);
+  if (has_records) refuse_foreign_file(path);
   refuse_foreign_manifest(path, manifest);
   // The run would resume an interrupted --overwrite, so its records count.
   refuse_special_file(beside);

@@ -90,7 +90,10 @@ RecordFile::State::State(fs::path the_output, Format the_format, const Manifest&
       settings(settings_key(now)),
       manifest(now),
       accepted({settings_key(now)}) {
-  if (existing == Existing::kOverwrite && !is_empty_or_missing(output)) {
+  // Records of an --overwrite are in FILE.new also where another program has deleted the output.
+  const bool has_records = !is_empty_or_missing(output);
+  if (existing == Existing::kOverwrite &&
+      (has_records || !is_empty_or_missing(with_suffix(output, ".new")))) {
     open_overwriting(now);
   } else {
     open_in_place(now);
@@ -128,7 +131,7 @@ void RecordFile::State::remove_unfinished_copies() {
 // settings and include a caption.
 void RecordFile::State::open_overwriting(const Manifest& now) {
   const fs::path path = with_suffix(output, ".new");
-  refuse_foreign_file(output);
+  if (!is_empty_or_missing(output)) refuse_foreign_file(output);
   refuse_foreign_manifest(output, now);
   refuse_special_file(path);
   refuse_foreign_manifest(path, now);
@@ -268,8 +271,16 @@ void RecordFile::State::copy_live_lines(OutputFile& target) const {
 
 // Renames the records first, then their manifest: finish_swap() repairs an interruption in between.
 void RecordFile::State::swap() {
-  overwritten->require_untouched();
   const fs::path beside = file->path();
+  try {
+    overwritten->require_untouched();
+  } catch (const Error&) {
+    throw Error(ErrorCode::kIo, output.string() +
+                                    ": was changed, moved or deleted by another program during the "
+                                    "run, and is not replaced; the records of this run are in " +
+                                    beside.string());
+  }
+  refuse_foreign_manifest(output, manifest);
   file->take_place_of(output);
   fs::rename(manifest_path(beside), manifest_path(output));
   remove_replaced_records(output);
@@ -419,6 +430,10 @@ RecordFile::Ending RecordFile::finish() {
   const bool has_captions = state.num_usable > 0 || state.index.num_usable() > 0;
   if (!has_captions || state.num_unread > 0 || state.index.has_unread()) {
     return Ending::kOldFileStays;
+  }
+  const bool is_jsonl = state.format == Format::kJsonl;
+  if (is_jsonl && count_lost_captions(state.output, state.index) > 0) {
+    return Ending::kOldHasCaptions;
   }
   state.swap();
   return Ending::kInPlace;

@@ -74,8 +74,10 @@ class RecordFile final : public RecordSink {
   void note_unread();
 
   // Calls sync(), drops the obsolete lines, and for kOverwrite replaces the old file unless no
-  // caption was made or a clip could not be read. No record may be appended afterwards.
-  enum class Ending { kInPlace, kOldFileStays };
+  // caption was made, a clip could not be read, or one failed that has a caption in the old file.
+  // No record may be appended afterwards. Throws Error(kOutputConflict) if another program has put
+  // a file that is no manifest under the old manifest's name.
+  enum class Ending { kInPlace, kOldFileStays, kOldHasCaptions };
   Ending finish();
 
   // The file that records are written to: `path`, or "<path>.new" until finish() renames it.

@@ -230,6 +230,21 @@ void restore_manifest(const std::filesystem::path& output, const Manifest& manif
                              "settings of the records");
 }
 
+std::int64_t count_lost_captions(const std::filesystem::path& output, RecordIndex& now) {
+  RecordIndex before;
+  try {
+    read_records({.path = output}, {}, before);
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    return 0;
+  }
+  return std::count_if(before.slots().begin(), before.slots().end(), [&](const RecordSlot& old) {
+    const RecordSlot* const here = now.at_place(old.place);
+    return old.is_live && old.status != Status::kFailed && here != nullptr &&
+           here->status == Status::kFailed;
+  });
+}
+
 bool is_output(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   try {

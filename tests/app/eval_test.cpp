@@ -71,6 +71,25 @@ TEST_SUITE("app/eval") {
                              "mend or remove the line\n"));
   }
 
+  TEST_CASE("captions of several configurations are scored with a note") {
+    const TemporaryFolder folder;
+    const std::string references = file(folder, "r.jsonl",
+                                        R"({"video":"a.mp4","caption":"\uC0B0"})"
+                                        "\n"
+                                        R"({"video":"b.mp4","caption":"\uC0B0"})"
+                                        "\n");
+    const auto captions = [&](const std::string& second) {
+      return file(folder, "c.jsonl",
+                  R"({"video":"a.mp4","caption":"\uC0B0","settings":"1"})"
+                  "\n"
+                  R"({"video":"b.mp4","caption":"\uC0B0","settings":")" +
+                      second + "\"}\n");
+    };
+    const std::string note = "the captions were made with 2 configurations";
+    CHECK(eval({captions("2"), "--references", references}).err.find(note) != std::string::npos);
+    CHECK(eval({captions("1"), "--references", references}).err.find(note) == std::string::npos);
+  }
+
   TEST_CASE("--reference-field beside lines of JSON is told to have no effect") {
     const TemporaryFolder folder;
     const std::string references = file(folder, "r.jsonl", kReferences);

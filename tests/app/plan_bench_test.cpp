@@ -322,6 +322,15 @@ TEST_SUITE("app/bench") {
     CHECK(finished.exit_code == 3);
     CHECK(finished.err.find("/nowhere.jsonl") != std::string::npos);
     CHECK(finished.err.find("run 1 of") == std::string::npos);
+    const TemporaryFolder folder;
+    const std::string others = (folder.path() / "others.jsonl").string();
+    write_text(others, R"({"video":"other.mp4","caption":"\uC0B0"})"
+                       "\n");
+    const Finished unpaired =
+        run_cli({"bench", sample_video("city-000-h264.mp4").string(), "--references", others});
+    CHECK(unpaired.exit_code == 3);
+    CHECK(unpaired.err.find("no caption belongs to a reference") != std::string::npos);
+    CHECK(unpaired.err.find("run 1 of") == std::string::npos);
   }
 
   TEST_CASE("copies of a clip count once, and bench says so") {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "fake_model.h"
+#include "tests/support/stderr_of.h"
 
 namespace caption::pipeline {
 namespace {
@@ -41,6 +42,19 @@ TEST_SUITE("pipeline/prompts") {
   TEST_CASE("one prompt has no name, several are numbered") {
     CHECK(name_prompts({"a"}) == std::vector<Prompt>{{"", "a"}});
     CHECK(name_prompts({"a", "b"}) == std::vector<Prompt>{{"p1", "a"}, {"p2", "b"}});
+  }
+
+  TEST_CASE("a name that spaces part from its prompt is no name, and a warning says so") {
+    const fs::path path =
+        write_file("spaces.txt", "full    \ubb34\uc5c7\nName the season\nkeys\tx  y\n");
+    const std::string log = test::stderr_of([&] {
+      const std::vector<Prompt> prompts = read_prompts(path);
+      CHECK(prompts.at(0).name == "p1");
+    });
+    CHECK(log ==
+          "warning: prompts: " + path.string() +
+              ":1: has no tab, so the whole line is the prompt p1; with a name it is written "
+              "name<TAB>prompt\n");
   }
 
   TEST_CASE("reads names, prompts without a name, comments and Windows line ends") {
@@ -86,8 +100,7 @@ TEST_SUITE("pipeline/prompts") {
     CHECK(
         refusal("\tx\n").ends_with(":1: a prompt without the name before its tab; write "
                                    "name<TAB>prompt, or the prompt alone"));
-    CHECK(
-        refusal("a\t \n").ends_with("has no prompt; write one, or remove the line"));
+    CHECK(refusal("a\t \n").ends_with("has no prompt; write one, or remove the line"));
     CHECK(refusal("# nothing\n").find("no prompt in it") != std::string::npos);
     CHECK(refusal("a\t\xff\n").ends_with("not a text in UTF-8; save it as one"));
   }

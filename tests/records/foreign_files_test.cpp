@@ -130,6 +130,77 @@ TEST_SUITE("records/foreign_files") {
     CHECK(refusal(path) == "");
   }
 
+  TEST_CASE("a foreign manifest that appears during an --overwrite is not replaced") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4")});
+    const std::string before = read_file(path);
+    RecordFile file(path, Format::kJsonl, kManifest, Existing::kOverwrite);
+    file.append(sample_record("b.mp4"));
+    write_file(manifest_path(path), "notes");
+    CHECK_THROWS_WITH_AS(file.finish(), doctest::Contains("is no manifest of an output"), Error);
+    CHECK(read_file(manifest_path(path)) == "notes");
+    CHECK(read_file(path) == before);
+    CHECK(contains(read_file(folder / "c.jsonl.new"), "b.mp4"));
+  }
+
+  TEST_CASE("an output that is deleted during an --overwrite is made of its records") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4")});
+    {
+      RecordFile file(path, Format::kJsonl, kManifest, Existing::kOverwrite);
+      file.append(sample_record("b.mp4"));
+      fs::remove(path);
+      CHECK_THROWS_WITH_AS(file.finish(), doctest::Contains("the records of this run are in "),
+                           Error);
+    }
+    RecordFile file(path, Format::kJsonl, kManifest, Existing::kOverwrite);
+    CHECK(file.num_found() == 1);
+    const Record again = sample_record("b.mp4");
+    file.find({.file = {.path = again.video}, .id = ""}, again.video, "");
+    CHECK(file.finish() == RecordFile::Ending::kInPlace);
+    CHECK(contains(read_file(path), "b.mp4"));
+    CHECK_FALSE(fs::exists(folder / "c.jsonl.new"));
+  }
+
+  TEST_CASE("--overwrite does not replace captions whose clips have failed") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4"), sample_record("b.mp4"), failed_record("c.mp4")});
+    const std::string before = read_file(path);
+    const auto overwrite = [&](const Record& other) {
+      RecordFile file(path, Format::kJsonl, kManifest, Existing::kOverwrite);
+      Record broken = other;
+      broken.error->code = "bad_video";
+      broken.id = "00";
+      file.append(sample_record("a.mp4"));
+      file.append(broken);
+      return file.finish();
+    };
+    CHECK(overwrite(failed_record("b.mp4")) == RecordFile::Ending::kOldHasCaptions);
+    CHECK(read_file(path) == before);
+    fs::remove(folder / "c.jsonl.new");
+    CHECK(overwrite(failed_record("c.mp4")) == RecordFile::Ending::kInPlace);
+  }
+
+  TEST_CASE("a link to an output that is not there yet has the manifest beside its target") {
+    const Folder folder;
+    fs::create_directory(folder / "disk");
+    fs::create_symlink("disk/c.jsonl", folder / "c.jsonl");
+    write_records(folder / "c.jsonl", {sample_record("a.mp4")});
+    CHECK(fs::is_symlink(folder / "c.jsonl"));
+    CHECK(fs::exists(folder / "disk/c.jsonl.manifest.json"));
+    CHECK_FALSE(fs::exists(folder / "c.jsonl.manifest.json"));
+    CHECK(refusal(folder / "c.jsonl") == "");
+    // Links that lead to each other, and to a folder that is missing.
+    fs::create_symlink(folder / "y.jsonl", folder / "x.jsonl");
+    fs::create_symlink(folder / "x.jsonl", folder / "y.jsonl");
+    CHECK(contains(refusal(folder / "x.jsonl"), "x.jsonl: cannot open for writing"));
+    fs::create_symlink("missing/z.jsonl", folder / "z.jsonl");
+    CHECK(contains(refusal(folder / "z.jsonl"), "missing/z.jsonl: cannot open for writing"));
+  }
+
   TEST_CASE("records of settings that the manifest does not name are counted in a warning") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";

@@ -1,12 +1,14 @@
 // records/internal/same_run.h: compares an output with a run by their manifests.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "records/format.h"
+#include "records/internal/record_index.h"
 #include "records/manifest.h"
 #include "records/record_file.h"
 
@@ -56,6 +58,10 @@ void refuse_foreign_manifest(const std::filesystem::path& output, const Manifest
 // during the run: with another manifest the records could not be continued. Throws as
 // write_manifest().
 void restore_manifest(const std::filesystem::path& output, const Manifest& manifest);
+
+// Returns the number of captions in `output` whose clips have a failure in `now` at the same place;
+// 0 for an output without records of JSON. Throws as MappedFile.
+std::int64_t count_lost_captions(const std::filesystem::path& output, RecordIndex& now);
 
 // Whether a non-empty file is the output of an earlier run: it has a manifest, or begins with a
 // record or with the header of a csv. Throws as read_manifest() where a folder or the like has the
