@@ -9,7 +9,7 @@
 AutoAWQ: WQLinear_GEMM.from_linear packs, dequantize_gemm dequantises. from_linear takes multiples of 32 rows only, and no
 group of -1 (it divides columns by it).
 GPTQModel: TorchLinear packs with pack_block, or with pack_original where pack_block refuses a size that is no multiple of
-32, as its hf_pack_layer does; convert_gptq_v2_to_v1_format_module makes version 1. A second TorchLinear loads the
+32, as its hf_pack_layer does, also one that is no multiple of the codes of a word; convert_gptq_v2_to_v1_format_module makes version 1. A second TorchLinear loads the
 tensors, converts version 1 with convert_gptq_v1_to_v2_format_module, and dequantises with dequantize_weight.
 AutoGPTQ: qlinear_cuda.QuantLinear packs; its forward pass of the identity dequantises. Multiples of 32 only.
 
@@ -18,7 +18,7 @@ auto-gptq==0.7.1 from PyPI. Their modules run unchanged; the __init__ files of p
 models and compiled kernels, do not run.
 
 Run: PYTHONPATH=GPTQMODEL:AUTOAWQ:AUTO_GPTQ /path/to/venv/bin/python scripts/make_goldens_packed.py
-(torch, safetensors, transformers, accelerate, device-smi, dill, logbar, pypcre, tokenicer, defuser)
+(torch, safetensors, transformers, accelerate, device-smi, dill, logbar, pypcre, threadpoolctl, tokenicer, defuser)
 """
 import importlib
 import json
@@ -186,6 +186,13 @@ def main():
     auto_gptq_case("auto_gptq_act_order", generator, 32, 64, act_order=True)
     auto_gptq_case("auto_gptq_zeros_of_0", generator, 32, 64, smallest_zero=0)
     auto_gptq_case("auto_gptq_8_bits_symmetric", generator, 32, 64, bits=8, sym=True)
+    # Words with codes or zeros left over at their end.
+    gptqmodel_case("gptqmodel_v1_part_of_word", generator, 37, 44)
+    gptqmodel_case("gptqmodel_v1_part_of_word_act_order", generator, 34, 77, act_order=True)
+    gptqmodel_case("gptqmodel_v1_part_of_word_symmetric", generator, 13, 52, sym=True)
+    gptqmodel_case("gptqmodel_v2_part_of_word_row", generator, 9, 35, group_size=-1, version=2)
+    gptqmodel_case("gptqmodel_8_bits_v1_part_of_word_act_order", generator, 35, 70, bits=8, act_order=True)
+    gptqmodel_case("gptqmodel_8_bits_v2_part_of_word", generator, 6, 45, bits=8, version=2)
     (OUT / "make.json").write_text(json.dumps({
         "script": "scripts/make_goldens_packed.py", "seed": SEED, "torch": torch.__version__,
         "transformers": transformers.__version__, "safetensors": safetensors.__version__, **VERSIONS}, indent=1) + "\n")

@@ -1,17 +1,20 @@
 // GPTQ checkpoints of 4 and 8 bits as AutoGPTQ, GPTQModel and optimum write them.
-//   <module>.qweight  I32 [K / p, N]            p = 32 / bits codes of neighbouring columns k
-//   <module>.qzeros   I32 [ceil(K / g), N / p]  p zeros of neighbouring rows n
+//   <module>.qweight  I32 [ceil(K / p), N]            p = 32 / bits codes of neighbouring columns k
+//   <module>.qzeros   I32 [ceil(K / g), ceil(N / p)]  p zeros of neighbouring rows n
 //   <module>.scales   F16 [ceil(K / g), N]
-//   <module>.g_idx    I32 [K]                   the group of column k; absent: k / g
+//   <module>.g_idx    I32 [K]                         the group of column k; absent: k / g
 //   W[n, k] = scales[g_idx[k], n] * (q[k, n] - z[g_idx[k], n])
-// The lowest bits of a word come first. checkpoint_format "gptq_v2" stores z, and "gptq" (v1, the
+// The lowest bits of a word come first; what the last word has beyond K or N is not read. Without
+// g_idx, K is a multiple of p. checkpoint_format "gptq_v2" stores z, and "gptq" (v1, the
 // default) z - 1. What v1 makes of z = 0 depends on the library that meta.quantizer names:
 // GPTQModel subtracts 1 from the fields of a whole word at once, so that a field of z = 0 borrows
-// from the next; adding the same word gives all zeros back. AutoGPTQ, which writes no meta, adds 1
-// to each field alone: all ones are the zero 2^bits. With act-order g_idx is not k / g: the columns
+// from the next; adding the same word gives all zeros back. That is so from its version 0.9.0 on,
+// and the first of several entries of the library counts. AutoGPTQ, which writes no meta, adds 1 to
+// each field alone: all ones are the zero 2^bits. With act-order g_idx is not k / g: the columns
 // are then held sorted by group, and the column order says where each comes from. Sources:
 // arXiv:2210.17323; AutoGPTQ 0.7.1 (nn_modules/qlinear/qlinear_cuda.py); GPTQModel 7.7.0
-// (utils/model.py, convert_gptq_v1_to_v2_format_module).
+// (utils/model.py, convert_gptq_v1_to_v2_format_module; quantization/config.py,
+// is_quantized_by_gptaq; nn_modules/qlinear/__init__.py, pack_original).
 //
 // Exactness: the matrix is held as scale * (q - m) + scale * (m - z) with m = 2^(bits - 1). A scale
 // has 11 significant bits (F16) or 8 (BF16), and |q - m|, |m - z| and |q - z| are at most 256, so
@@ -26,31 +29,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/math.h"
 #include "weights/internal/code_rows.h"
 #include "weights/internal/coded_source.h"
+#include "weights/internal/gptq_config.h"
 #include "weights/quantise.h"
 
 namespace caption::weights {
 namespace {
-
-struct GptqFormat {
-  unsigned bits = 4;
-  std::int64_t group_size = 128;  // -1: a whole row
-  bool stores_zeros_less_one = true;
-  bool has_borrows = false;          // one was subtracted from whole words of zeros
-  bool has_group_of_column = false;  // act-order: columns are in any group, which g_idx names
-
-  std::int64_t codes_per_word() const { return 32 / bits; }
-  // The code in the middle of the range: -2^(bits - 1) as a signed number.
-  std::int32_t middle() const { return 1 << (bits - 1); }
-  // A word whose fields are all 1.
-  std::uint32_t word_of_ones() const { return bits == 4 ? 0x11111111 : 0x01010101; }
-  // A word of qzeros whose zeros are all the middle.
-  std::uint32_t word_of_middle_zeros() const {
-    return word_of_ones() * static_cast<std::uint32_t>(middle() - (stores_zeros_less_one ? 1 : 0));
-  }
-};
 
 // Field i of successive words.
 unsigned field_at(const std::uint32_t* words, std::int64_t stride, std::int64_t i,
@@ -68,10 +55,7 @@ class GptqTensor final : public CodedTensor {
       column_order_ = order_by_group(*parts_.groups, parts_.scales.dim(0), group_columns_, orders);
     }
     if (format_.stores_zeros_less_one && format_.has_borrows) restore_borrows();
-    const std::uint32_t* const words = zero_words();
-    has_offsets_ =
-        std::any_of(words, words + parts_.zeros.tensor->num_elements,
-                    [&](std::uint32_t word) { return word != format_.word_of_middle_zeros(); });
+    has_offsets_ = has_other_zeros();
   }
 
   Shape shape() const override { return {num_rows_, num_columns_}; }
@@ -97,18 +81,25 @@ class GptqTensor final : public CodedTensor {
       : CodedTensor(module.parts()),
         parts_(std::move(parts)),
         format_(format),
-        num_rows_(parts_.codes.dim(1)),
-        num_columns_(parts_.codes.dim(0) * format.codes_per_word()),
+        num_rows_(parts_.scales.dim(1)),
+        num_columns_(parts_.groups ? parts_.groups->dim(0)
+                                   : parts_.codes.dim(0) * format.codes_per_word()),
         group_columns_(format.group_size < 0 ? num_columns_ : format.group_size) {}
 
   static Parts read_parts(Module& module, const GptqFormat& format);
   void restore_borrows();
+  bool has_other_zeros() const;  // than the middle
   const std::uint32_t* zero_words() const {
     return restored_zeros_.empty() ? parts_.zeros.as<std::uint32_t>() : restored_zeros_.data();
   }
   std::int32_t zero_at(std::int64_t group, std::int64_t row) const;
   void copy_words(const std::uint32_t* from, std::int64_t count, std::uint32_t flipped,
                   std::uint8_t* to, std::int64_t row_bytes) const;
+  void copy_last_word(const std::uint32_t* from, std::int64_t count, std::uint32_t flipped,
+                      std::uint8_t* to, std::int64_t row_bytes) const;
+  // Words of which every code is that of a column.
+  std::int64_t num_full_words() const { return num_columns_ / format_.codes_per_word(); }
+  bool has_full_words() const { return num_columns_ % format_.codes_per_word() == 0; }
   void read_scales(std::int64_t first, QuantisedMatrix& matrix) const;
   Tensor read_rows(std::int64_t first, std::int64_t count) const;  // rows of codes
   // The middle less a zero of 8 bits may be 128.
@@ -132,23 +123,38 @@ GptqTensor::Parts GptqTensor::read_parts(Module& module, const GptqFormat& forma
   parts.codes = module.require("qweight", {"I32"}, 2);
   // The axes of an empty tensor may be of any length.
   if (parts.codes.tensor->num_elements == 0) fail_part(parts.codes, "is empty");
-  const std::int64_t columns = parts.codes.dim(0) * format.codes_per_word();
+  const std::int64_t per_word = format.codes_per_word();
+  const std::int64_t words = parts.codes.dim(0);
   const std::int64_t rows = parts.codes.dim(1);
-  if (rows % format.codes_per_word() != 0) {
-    fail_part(parts.codes, "has " + std::to_string(rows) + " columns, no multiple of the " +
-                               std::to_string(format.codes_per_word()) + " zeros of a word");
-  }
-  const std::int64_t groups = format.group_size < 0 ? 1 : divide_up(columns, format.group_size);
-  parts.zeros = module.require_shape("qzeros", {"I32"}, {groups, rows / format.codes_per_word()});
-  parts.scales = module.require_shape("scales", {"F16", "BF16"}, {groups, rows});
   parts.groups = format.has_group_of_column ? module.require("g_idx", {"I32"}, 1)
                                             : module.find("g_idx", {"I32"}, 1);
-  if (parts.groups && parts.groups->dim(0) != columns) {
-    fail_part(*parts.groups, "has " + std::to_string(parts.groups->dim(0)) +
-                                 " elements; one for each of " + std::to_string(columns) +
-                                 " columns was expected");
+  const std::int64_t columns = parts.groups ? parts.groups->dim(0) : words * per_word;
+  if (divide_up(columns, per_word) != words) {
+    fail_part(*parts.groups, "has " + std::to_string(columns) + " elements; one for each of " +
+                                 std::to_string((words - 1) * per_word + 1) + " to " +
+                                 std::to_string(words * per_word) + " columns was expected, as " +
+                                 module.tensor("qweight") + " has " + counted(words, "word") +
+                                 " for a row");
   }
+  const std::int64_t groups = format.group_size < 0 ? 1 : divide_up(columns, format.group_size);
+  parts.zeros = module.require_shape("qzeros", {"I32"}, {groups, divide_up(rows, per_word)});
+  parts.scales = module.require_shape("scales", {"F16", "BF16"}, {groups, rows});
   return parts;
+}
+
+bool GptqTensor::has_other_zeros() const {
+  const std::int64_t per_row = parts_.zeros.dim(1);
+  const auto of_last_word =
+      static_cast<unsigned>(num_rows_ - (per_row - 1) * format_.codes_per_word());
+  const std::uint32_t last_mask = ~std::uint32_t{0} >> (32 - of_last_word * format_.bits);
+  const std::uint32_t middles = format_.word_of_middle_zeros();
+  const std::uint32_t* word = zero_words();
+  for (std::int64_t g = 0; g < parts_.zeros.dim(0); ++g, word += per_row) {
+    const std::uint32_t* const last = word + per_row - 1;
+    if (std::any_of(word, last, [&](std::uint32_t one) { return one != middles; })) return true;
+    if (((*last ^ middles) & last_mask) != 0) return true;
+  }
+  return false;
 }
 
 // Only a field of all ones carries; words without any are read field by field, where they are.
@@ -244,10 +250,10 @@ void fetch_words(const std::uint32_t* from, std::int64_t stride, std::int64_t nu
   }
 }
 
-// Transposes the words of `count` rows of the matrix, which are columns in the file.
+// Transposes the full words of `count` rows of the matrix, which are columns in the file.
 void GptqTensor::copy_words(const std::uint32_t* from, std::int64_t count, std::uint32_t flipped,
                             std::uint8_t* to, std::int64_t row_bytes) const {
-  const std::int64_t num_words = parts_.codes.dim(0);
+  const std::int64_t num_words = num_full_words();
   for (std::int64_t i = 0; i < num_words; i += kSquare) {
     const std::int64_t next = i + kSquare;
     const std::int64_t num_next = std::clamp<std::int64_t>(num_words - next, 0, kSquare);
@@ -267,6 +273,22 @@ void GptqTensor::copy_words(const std::uint32_t* from, std::int64_t count, std::
   }
 }
 
+// Copies the codes of columns beyond the full words, if there are any, for `count` rows.
+void GptqTensor::copy_last_word(const std::uint32_t* from, std::int64_t count,
+                                std::uint32_t flipped, std::uint8_t* to,
+                                std::int64_t row_bytes) const {
+  if (has_full_words()) return;
+  const std::int64_t num_words = num_full_words();
+  const auto left = static_cast<unsigned>(num_columns_ - num_words * format_.codes_per_word());
+  const std::uint32_t mask = ~std::uint32_t{0} >> (32 - left * format_.bits);
+  constexpr std::int64_t kWordBytes = 4;
+  const auto num_bytes = static_cast<std::size_t>(row_bytes - num_words * kWordBytes);
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::uint32_t word = (from[num_words * num_rows_ + n] ^ flipped) & mask;
+    std::memcpy(to + n * row_bytes + num_words * kWordBytes, &word, num_bytes);
+  }
+}
+
 // Returns a matrix without rows.
 QuantisedMatrix GptqTensor::describe() const {
   QuantisedMatrix matrix;
@@ -280,19 +302,20 @@ QuantisedMatrix GptqTensor::describe() const {
 
 Tensor GptqTensor::read_rows(std::int64_t first, std::int64_t count) const {
   const bool is_4_bit = format_.bits == 4;
-  Tensor codes = is_4_bit ? Tensor(DType::kU8, {count, num_columns_ / 2})
+  Tensor codes = is_4_bit ? Tensor(DType::kU8, {count, divide_up(num_columns_, 2)})
                           : Tensor(DType::kI8, {count, num_columns_});
   const std::int64_t row_bytes = codes.dim(1);
   auto* const bytes = static_cast<std::uint8_t*>(codes.view().raw());
   const auto* const words = parts_.codes.as<std::uint32_t>() + first;
   const std::uint32_t flipped = is_4_bit ? 0 : 0x80808080u;  // code - 128
   std::int64_t num_in_order = 0;
-  if (is_4_bit && column_order_ != nullptr) {
+  if (is_4_bit && column_order_ != nullptr && has_full_words()) {
     num_in_order = count / kRowsInOrder * kRowsInOrder;
     copy_in_order({.first = words, .stride = num_rows_}, *column_order_, num_in_order, bytes);
   }
-  copy_words(words + num_in_order, count - num_in_order, flipped, bytes + num_in_order * row_bytes,
-             row_bytes);
+  std::uint8_t* const to = bytes + num_in_order * row_bytes;
+  copy_words(words + num_in_order, count - num_in_order, flipped, to, row_bytes);
+  copy_last_word(words + num_in_order, count - num_in_order, flipped, to, row_bytes);
   for (std::int64_t n = num_in_order; n < count; ++n) {
     reorder_columns(column_order_, is_4_bit,
                     std::span(bytes + n * row_bytes, static_cast<std::size_t>(row_bytes)));
@@ -307,8 +330,8 @@ QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) c
   return matrix;
 }
 
-// Words of 4-bit codes of 32 rows each are packed where they are, if columns are in order, and so
-// are scales and 4-bit zeros in any case, those of v1 without a carry: 1 to 16.
+// Words of 4-bit codes of 32 rows each are packed where they are, if they are full and columns are
+// in order, and so are scales and 4-bit zeros in any case, those of v1 without a carry: 1 to 16.
 QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count) const {
   constexpr std::int64_t kRows = 32;
   const bool is_4_bit = format_.bits == 4;
@@ -317,7 +340,7 @@ QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count)
   }
   constexpr std::int64_t kWordBytes = 4;
   QuantisedMatrix matrix = describe();
-  if (is_4_bit && column_order_ == nullptr) {
+  if (is_4_bit && column_order_ == nullptr && has_full_words()) {
     matrix.file_codes = {.order = CodeOrder::kWordsOfColumns,
                          .num_rows = count,
                          .words = parts_.codes.as<std::uint8_t>() + first * kWordBytes,
@@ -337,81 +360,10 @@ QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count)
   return matrix;
 }
 
-// meta.quantizer is a library with its version, or a list of them.
-bool is_by_gptqmodel(const JsonObject& config) {
-  if (config.type_of("meta") != JsonType::kObject) return false;
-  const JsonObject meta = config.get_object("meta").value();
-  const JsonType type = meta.type_of("quantizer");
-  if (type != JsonType::kString && type != JsonType::kList) return false;
-  const std::vector<std::string> quantizers = meta.get_strings("quantizer");
-  return std::any_of(quantizers.begin(), quantizers.end(),
-                     [](const std::string& name) { return name.starts_with("gptqmodel"); });
-}
-
-// Throws for a configuration that says that the values are made otherwise.
-GptqFormat read_format(const JsonObject& config) {
-  // The keys that are not read below say how the codes were found and how to run them.
-  refuse_unknown_keys(config, {"quant_method",
-                               "bits",
-                               "group_size",
-                               "desc_act",
-                               "sym",
-                               "checkpoint_format",
-                               "format",
-                               "pack_dtype",
-                               "lm_head",
-                               "static_groups",
-                               "true_sequential",
-                               "damp_percent",
-                               "damp_auto_increment",
-                               "act_group_aware",
-                               "mse",
-                               "meta",
-                               "version",
-                               "tokenizer",
-                               "dataset",
-                               "model_name_or_path",
-                               "model_file_base_name",
-                               "model_seqlen",
-                               "block_name_to_quantize",
-                               "module_name_preceding_first_block",
-                               "modules_in_block_to_quantize",
-                               "batch_size",
-                               "pad_token_id",
-                               "use_exllama",
-                               "disable_exllama",
-                               "exllama_config",
-                               "max_input_length",
-                               "cache_block_outputs",
-                               "use_cuda_fp16",
-                               "backend",
-                               "modules_to_not_convert",
-                               "desc"});
-  GptqFormat format;
-  const std::int64_t bits = config.require_int("bits", 1, 64);
-  if (bits != 4 && bits != 8) {
-    refuse_value(config, "GPTQ with " + std::to_string(bits) + " bits", "4 and 8 are");
-  }
-  format.bits = static_cast<unsigned>(bits);
-  format.group_size = config.get_int("group_size", 128, -1, 1 << 20);
-  require_group_size(config, format.group_size);
-  format.has_group_of_column = config.get_bool("desc_act", false);
-  const std::string_view key = config.has("checkpoint_format") ? "checkpoint_format" : "format";
-  const std::string name = config.get_string(key, "gptq");
-  if (name != "gptq" && name != "gptq_v2") {
-    refuse_value(config, std::string(key) + " " + quote_name(name), "gptq and gptq_v2 are");
-  }
-  format.stores_zeros_less_one = name == "gptq";
-  format.has_borrows = is_by_gptqmodel(config);
-  const std::string packed = config.get_string("pack_dtype", "int32");
-  if (packed != "int32") refuse_value(config, "pack_dtype " + quote_name(packed), "int32 is");
-  return format;
-}
-
 }  // namespace
 
 CodedTensors find_gptq(const Checkpoint& file, const JsonObject& config) {
-  const GptqFormat format = read_format(config);
+  const GptqFormat format = read_gptq_format(config);
   KnownOrders orders;
   CodedTensors tensors;
   const std::vector<std::string> modules = modules_with(file, "qweight");

@@ -14,6 +14,7 @@
 
 #include "backend/buffer_arena.h"
 #include "base/error.h"
+#include "base/math.h"
 #include "kernels/cpu/packed_weight.h"
 #include "kernels/weight.h"
 #include "tests/kernels/testing.h"
@@ -41,7 +42,8 @@ struct Matrix {
   std::string config;
   std::vector<FilePart> parts;
   Shape shape;
-  std::int64_t group_columns = 0;  // a group's columns in m.g_idx, which scatters them
+  std::int64_t group_columns = 0;  // a group's columns in m.g_idx
+  bool scatters_columns = true;    // whether m.g_idx does
   bool has_middle_zeros = false;   // whether 8-bit zeros are the codes' middle
 };
 
@@ -97,8 +99,8 @@ std::unique_ptr<weights::Source> write_and_open(const Matrix& matrix, bool ends_
       std::vector<std::int32_t> groups;
       constexpr std::int64_t kPrime = 7919;
       for (std::int64_t k = 0; k < matrix.shape[1]; ++k) {
-        groups.push_back(
-            static_cast<std::int32_t>(k * kPrime % matrix.shape[1] / matrix.group_columns));
+        const std::int64_t place = matrix.scatters_columns ? k * kPrime % matrix.shape[1] : k;
+        groups.push_back(static_cast<std::int32_t>(place / matrix.group_columns));
       }
       std::memcpy(bytes.data(), groups.data(), bytes.size());
     }
@@ -130,15 +132,30 @@ Matrix gptq(std::int64_t n, std::int64_t k, std::int64_t group, const std::strin
   return {.config = R"({"quant_method": "gptq", "bits": )" + std::to_string(bits) +
                     R"(, "checkpoint_format": ")" + version + R"(", "group_size": )" +
                     std::to_string(group) + "}",
-          .parts = {{"m.qweight", "I32", {k / codes_per_word, n}},
-                    {"m.qzeros", "I32", {(k + group - 1) / group, n / codes_per_word}},
-                    {"m.scales", "F16", {(k + group - 1) / group, n}}},
+          .parts = {{"m.qweight", "I32", {divide_up(k, codes_per_word), n}},
+                    {"m.qzeros", "I32", {divide_up(k, group), divide_up(n, codes_per_word)}},
+                    {"m.scales", "F16", {divide_up(k, group), n}}},
           .shape = {n, k}};
 }
 
 Matrix with_act_order(Matrix matrix, std::int64_t group) {
   matrix.parts.push_back({"m.g_idx", "I32", {matrix.shape[1]}});
   matrix.group_columns = group;
+  return matrix;
+}
+
+// The same with the groups of columns in order.
+Matrix with_groups(Matrix matrix, std::int64_t group) {
+  matrix = with_act_order(std::move(matrix), group);
+  matrix.scatters_columns = false;
+  return matrix;
+}
+
+// One group, which is the row.
+Matrix gptq_row(std::int64_t n, std::int64_t k) {
+  Matrix matrix = with_groups(gptq(n, k, k, "gptq_v2"), k);
+  matrix.config = R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2", )"
+                  R"("group_size": -1})";
   return matrix;
 }
 
@@ -289,6 +306,17 @@ TEST_CASE("codes of files are packed as their rows are") {
   check_matrix(gptq(40, 72, 32, "gptq"), MatrixFormat::kInt4, true);
   check_matrix(with_act_order(gptq(40, 72, 32, "gptq_v2"), 32), MatrixFormat::kInt4, false);
   check_matrix(symmetric_gptq(68, 76, 32), MatrixFormat::kInt8, false);
+  // Words with codes or zeros left over.
+  check_matrix(gptq(67, 72, 32, "gptq"), MatrixFormat::kInt4, true);
+  check_matrix(gptq_of_gptqmodel(67, 72, 32), MatrixFormat::kInt4, true);
+  for (const std::int64_t k : {44, 45, 77}) {
+    check_matrix(with_groups(gptq(67, k, 32, "gptq"), 32), MatrixFormat::kInt4, false);
+    check_matrix(with_groups(gptq_of_gptqmodel(67, k, 32), 32), MatrixFormat::kInt4, false);
+    check_matrix(with_act_order(gptq(67, k, 32, "gptq_v2"), 32), MatrixFormat::kInt4, false);
+    check_matrix(gptq_row(67, k), MatrixFormat::kInt4, false);
+    check_matrix(with_groups(symmetric_gptq(67, k, 32), 32), MatrixFormat::kInt8, false);
+    check_matrix(with_act_order(gptq(67, k, 32, "gptq", 8), 32), MatrixFormat::kInt8, false);
+  }
   check_matrix(nf4(33, 80), MatrixFormat::kNf4, true);
   check_matrix(llm_int8(45, 77), MatrixFormat::kInt8, true);
   check_matrix(compressed(45, 77, 8, "F16"), MatrixFormat::kInt8Row, true);

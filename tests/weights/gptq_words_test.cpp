@@ -28,7 +28,7 @@ struct Matrix {
       : rows(num_rows),
         columns(num_columns),
         bits(num_bits),
-        words(static_cast<std::size_t>(rows * columns * num_bits / 32)) {
+        words(static_cast<std::size_t>(rows * words_for(columns))) {
     std::mt19937 random(static_cast<unsigned>(rows * 4096 + columns));
     for (std::uint32_t& word : words) word = static_cast<std::uint32_t>(random());
     for (std::int64_t k = 0; k < columns; ++k) {
@@ -37,7 +37,9 @@ struct Matrix {
     if (!is_in_order) std::shuffle(group_of.begin(), group_of.end(), random);
   }
 
-  // The field of the words [columns / fields, rows].
+  // Words that hold so many fields.
+  std::int64_t words_for(std::int64_t fields) const { return (fields * bits + 31) / 32; }
+  // The field of the words [ceil(columns / fields), rows].
   unsigned code(std::int64_t n, std::int64_t k) const {
     const std::int64_t fields = 32 / bits;
     const std::uint32_t word = words[static_cast<std::size_t>(k / fields * rows + n)];
@@ -51,13 +53,12 @@ struct Matrix {
     std::ofstream(folder / "config.json")
         << R"({"quantization_config": {"quant_method": "gptq", "bits": )" << bits
         << R"(, "group_size": )" << kGroupColumns << R"(, "desc_act": true}})";
-    const std::int64_t fields = 32 / bits;
     const std::int64_t groups = (columns + kGroupColumns - 1) / kGroupColumns;
-    const std::vector<std::uint32_t> zeros(static_cast<std::size_t>(groups * rows / fields));
+    const std::vector<std::uint32_t> zeros(static_cast<std::size_t>(groups * words_for(rows)));
     const std::vector<std::uint16_t> scales(static_cast<std::size_t>(groups * rows), 0x3C00);
     SafetensorsWriter writer(folder / "model.safetensors",
-                             {plan_tensor("a.b.qweight", "I32", {columns / fields, rows}),
-                              plan_tensor("a.b.qzeros", "I32", {groups, rows / fields}),
+                             {plan_tensor("a.b.qweight", "I32", {words_for(columns), rows}),
+                              plan_tensor("a.b.qzeros", "I32", {groups, words_for(rows)}),
                               plan_tensor("a.b.scales", "F16", {groups, rows}),
                               plan_tensor("a.b.g_idx", "I32", {columns})});
     writer.write("a.b.qweight", std::as_bytes(std::span(words)));
@@ -79,16 +80,25 @@ unsigned stored_code(const QuantisedMatrix& matrix, std::int64_t n, std::int64_t
   if (!matrix.is_4_bit()) {
     return static_cast<unsigned>(matrix.codes.as<std::int8_t>()[n * matrix.num_columns + k] + 128);
   }
-  const unsigned both = matrix.codes.as<std::uint8_t>()[n * matrix.num_columns / 2 + k / 2];
+  const unsigned both = matrix.codes.as<std::uint8_t>()[n * matrix.codes.dim(1) + k / 2];
   return k % 2 == 0 ? both & 15u : both >> 4u;
 }
 
 TEST_SUITE_BEGIN("weights/gptq_words");
 
 TEST_CASE("codes are those of the words, whichever rows are read together") {
-  // Around the squares of 16 words, the 32 rows and the 32 columns that are moved together.
-  for (const auto& [rows, columns] :
-       {std::pair{8, 8}, {32, 32}, {40, 72}, {264, 328}, {136, 512}, {64, 1000}, {96, 40}}) {
+  // Around the squares of 16 words, the 32 rows and the 32 columns that are moved together, and
+  // with parts of words.
+  for (const auto& [rows, columns] : {std::pair{8, 8},
+                                      {32, 32},
+                                      {40, 72},
+                                      {264, 328},
+                                      {136, 512},
+                                      {64, 1000},
+                                      {96, 40},
+                                      {67, 331},
+                                      {96, 44},
+                                      {3, 5}}) {
     for (const unsigned bits : {4u, 8u}) {
       for (const bool is_in_order : {true, false}) {
         CAPTURE(rows);

@@ -368,7 +368,7 @@ TEST_SUITE("weights/mutated_files") {
       std::string config, tensors;
     };
     std::vector<Golden> goldens;
-    for (const char* const group : {"quantised", "compressed_tensors"}) {
+    for (const char* const group : {"quantised", "packed", "compressed_tensors"}) {
       for (const fs::path& path : files_below(kGoldenFolder / group, "config.json")) {
         goldens.push_back({read_file(path), read_file(path.parent_path() / "model.safetensors")});
       }

@@ -40,6 +40,12 @@ constexpr Case kCases[] = {
     {"gptqmodel_8_bits_v1_act_order", true, 32, true, true},
     {"gptqmodel_8_bits_v1_symmetric", true, 32},
     {"gptqmodel_8_bits_v2", true, 128, true},
+    {"gptqmodel_v1_part_of_word", false, 32, true},
+    {"gptqmodel_v1_part_of_word_act_order", false, 32, true, true},
+    {"gptqmodel_v1_part_of_word_symmetric", false, 32},
+    {"gptqmodel_v2_part_of_word_row", false, 35, true},
+    {"gptqmodel_8_bits_v1_part_of_word_act_order", true, 32, true, true},
+    {"gptqmodel_8_bits_v2_part_of_word", true, 32, true},
     {"auto_gptq_act_order", false, 32, true, true},
     {"auto_gptq_zeros_of_0", false, 32, true},
     {"auto_gptq_8_bits_symmetric", true, 32},
@@ -56,9 +62,10 @@ bool has_field_of_ones(QuantisedFiles& files, unsigned bits) {
   return false;
 }
 
-std::string compare_as_of_another_library(const std::string& name) {
+// Reads a golden of GPTQModel with other text in the place of its meta.quantizer.
+std::string compare_as_of(const std::string& name, const std::string& quantizer) {
   QuantisedFiles files(golden(name));
-  files.replace_config("\"gptqmodel:", "\"another:");
+  files.replace_config("[\n    \"gptqmodel:7.7.0\"\n   ]", quantizer);
   const ExpectedWeights expected(golden(name));
   const auto source = files.open();
   const ConstView read = source->read(kCodedWeight, expected.weight().shape());
@@ -127,19 +134,71 @@ TEST_CASE("borrows between the zeros of a word are restored for files of GPTQMod
     CAPTURE(std::string(name));
     QuantisedFiles files(golden(name));
     CHECK(has_field_of_ones(files, 4));
-    CHECK(compare_as_of_another_library(name) == "other numbers");
+    // The library reads the first of its entries, in any case of letters, from version 0.9.0 on.
+    for (const char* const quantizer :
+         {R"("gptqmodel:7.7.0")", R"("GPTQModel:0.9.0")", R"(["gptqmodel:10"])",
+          R"(["optimum:1.24.0", "gptqmodel:1.4.0-dev", "gptqmodel:0.8.1"])"}) {
+      CAPTURE(std::string(quantizer));
+      CHECK(compare_as_of(name, quantizer) == "equal");
+    }
+    for (const char* const quantizer :
+         {R"("another:7.7.0")", R"("gptqmodel:0.8.1")", R"("gptqmodel")", R"("gptqmodel_x:7.7.0")",
+          R"(["gptqmodel:0.8.1", "gptqmodel:1.4.0"])", "[]", "null"}) {
+      CAPTURE(std::string(quantizer));
+      CHECK(compare_as_of(name, quantizer) == "other numbers");
+    }
   }
   QuantisedFiles auto_gptq(golden("auto_gptq_zeros_of_0"));
   CHECK(has_field_of_ones(auto_gptq, 4));
-  // A symmetric file has no borrows, and a name of one quantizer is as good as a list.
-  CHECK(compare_as_of_another_library("gptqmodel_v1_g128_symmetric_act_order") == "equal");
-  QuantisedFiles single(golden("gptqmodel_v1"));
-  single.replace_config("\"quantizer\": [\n    \"gptqmodel:7.7.0\"\n   ]",
-                        "\"quantizer\": \"gptqmodel:7.7.0\"");
-  const ExpectedWeights expected(golden("gptqmodel_v1"));
-  const auto source = single.open();
-  CHECK(count_unequal_bits(source->read(kCodedWeight, expected.weight().shape()),
-                           expected.weight()) == 0);
+  // A symmetric file has no borrows.
+  CHECK(compare_as_of("gptqmodel_v1_g128_symmetric_act_order", R"("another:1")") == "equal");
+}
+
+TEST_CASE("parts of words that do not fit the number of columns or rows are refused") {
+  struct Change {
+    const char* from;
+    const char* to;
+    const char* message;
+  };
+  // 37 rows and 44 columns: 6 words of codes, 5 of zeros.
+  constexpr Change kChanges[] = {
+      {R"("shape":[44])", R"("shape":[40])",
+       "a.b.g_idx: data_offsets [0, 176] do not span the 160 bytes of [40] I32"},
+      {R"("shape":[6,37])", R"("shape":[37,6])",
+       "\"a.b.g_idx\" has 44 elements; one for each of 289 to 296 columns was expected, as "
+       "a.b.qweight has 37 words for a row; download the file again, or quantise the model again"},
+      {R"("shape":[2,5])", R"("shape":[5,2])",
+       "\"a.b.qzeros\" has shape [5, 2]; [2, 5] was expected from its neighbours"},
+      {R"("shape":[2,37])", R"("shape":[37,2])",
+       "\"a.b.scales\" has shape [37, 2]; [2, 37] was expected from its neighbours"},
+  };
+  for (const Change& change : kChanges) {
+    CAPTURE(std::string(change.to));
+    QuantisedFiles files(golden("gptqmodel_v1_part_of_word"));
+    files.replace_header(change.from, change.to);
+    const std::string message = error_of_files(files, {37, 44}, ErrorCode::kBadModel);
+    CHECK(contains_text(message, change.message));
+    CHECK(contains_text(message, "model.safetensors"));
+  }
+  // Codes and zeros beyond the matrix are not read.
+  for (const char* const name : {"gptqmodel_v1_part_of_word", "gptqmodel_v2_part_of_word_row",
+                                 "gptqmodel_v1_part_of_word_symmetric"}) {
+    CAPTURE(std::string(name));
+    QuantisedFiles files(golden(name));
+    const ExpectedWeights expected(golden(name));
+    const Shape shape = expected.weight().shape();
+    const std::span<std::uint8_t> codes = files.bytes_of("a.b.qweight");
+    for (std::int64_t n = 0; n < shape[0]; ++n) {
+      codes[codes.size() - 4 * static_cast<std::size_t>(n) - 1] ^= 0xF0;
+    }
+    files.bytes_of("a.b.qzeros").back() ^= 0xF0;
+    const auto changed = files.open();
+    CHECK(count_unequal_bits(changed->read(kCodedWeight, shape), expected.weight()) == 0);
+    const std::optional<StoredCodes> codes_of = changed->codes_of(kCodedWeight);
+    REQUIRE(codes_of.has_value());
+    CHECK(codes_of->layout.has_offsets ==
+          open_source(golden(name))->codes_of(kCodedWeight)->layout.has_offsets);
+  }
 }
 
 TEST_SUITE_END();

@@ -220,7 +220,8 @@ TEST_CASE("tensors that do not fit each other are refused with file and tensor")
       {"nf4", "bitsandbytes__nf4", "bitsandbytes__nf3",
        "tensor \"a.b.weight\" has dtype U8 and no scale: "
        "\"a.b.weight.quant_state.bitsandbytes__nf4\" or "},
-      {"gptq_v1", "\"shape\":[12,40]", "\"shape\":[40,12]", "\"a.b.qweight\" has 12 columns"},
+      {"gptq_v1", "\"shape\":[12,40]", "\"shape\":[40,12]",
+       "\"a.b.g_idx\" has 96 elements; one for each of 313 to 320 columns"},
   };
   for (const Change& change : kChanges) {
     CAPTURE(change.from);
