@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Makes tests/golden/gguf: files written by gguf-py, and their values as gguf-py decodes them.
 
-types.gguf         a tensor of each type that the program decodes, [5, 2 or 3 blocks]; keys of every type
+types.gguf         a tensor of each type that the program decodes, [5, 1 to 3 blocks]; keys of every type
 types.f32          the values of its tensors, f32, in the order of their names
+k_blocks.gguf      Q4_K, Q5_K and Q6_K with several blocks of 256 columns in a row, and other numbers of rows
+k_blocks.f32       their values
 parts-0000N-of-00003.gguf  three tensors in three files, with llama.cpp's keys of a split
-expected.json      {types: [{name, type, shape}], metadata: {...}}
+expected.json      {types: [{name, shape}], k_blocks: the same, alignment, scalars, arrays}
 
 Types that gguf-py writes are rounded from normal numbers; the blocks of the others (Q4_K, Q5_K, Q6_K,
 IQ4_NL) are random bytes with finite f16 numbers. Three blocks of each type have scales of both signs, of
@@ -28,35 +30,38 @@ OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "ggu
 TYPES = [(Type.F32, 7, []), (Type.F16, 7, []), (Type.BF16, 7, []), (Type.Q8_0, 3, [0]), (Type.Q4_0, 3, [0]),
          (Type.Q4_1, 3, [0, 2]), (Type.Q5_0, 3, [0]), (Type.Q5_1, 3, [0, 2]), (Type.IQ4_NL, 3, [0]),
          (Type.Q4_K, 1, [0, 2]), (Type.Q5_K, 1, [0, 2]), (Type.Q6_K, 1, [208])]
+# Type, rows, blocks in a row, and where the f16 numbers of a block are.
+K_BLOCKS = [(Type.Q4_K, 4, 2, [0, 2]), (Type.Q4_K, 3, 3, [0, 2]), (Type.Q5_K, 3, 3, [0, 2]), (Type.Q5_K, 2, 2, [0, 2]),
+            (Type.Q6_K, 3, 2, [208]), (Type.Q6_K, 2, 3, [208])]
 ALIGNMENT = 64
 
 
-def draw_blocks(rng, kind, columns, halves):
+def draw_blocks(rng, kind, rows, columns, halves):
     block, size = gguf.GGML_QUANT_SIZES[kind]
-    count = ROWS * columns // block
+    count = rows * columns // block
     blocks = rng.integers(0, 256, (count, size), dtype=np.uint8)
     for at in halves:
         blocks[:, at:at + 2] = rng.normal(0, 0.02, (count, 1)).astype(np.float16).view(np.uint8)
     return blocks
 
 
-def draw(rng, kind, num_blocks, halves):
-    """The bytes of a tensor [ROWS, columns] and its columns."""
+def draw(rng, kind, num_blocks, halves, rows=ROWS):
+    """The bytes of a tensor [rows, columns] and its columns."""
     block, size = gguf.GGML_QUANT_SIZES[kind]
     columns = num_blocks * block
-    numbers = rng.normal(0, 0.02, (ROWS, columns)).astype(np.float32)
+    numbers = rng.normal(0, 0.02, (rows, columns)).astype(np.float32)
     try:
-        raw = gguf.quants.quantize(numbers, kind).reshape(ROWS, -1).view(np.uint8)
+        raw = gguf.quants.quantize(numbers, kind).reshape(rows, -1).view(np.uint8)
     except NotImplementedError:
-        raw = draw_blocks(rng, kind, columns, halves).reshape(ROWS, -1)
+        raw = draw_blocks(rng, kind, rows, columns, halves).reshape(rows, -1)
     if halves:  # random codes with unusual scales
         blocks = raw.copy().reshape(-1, size)
-        special = draw_blocks(rng, kind, columns, halves)[:3]
+        special = draw_blocks(rng, kind, rows, columns, halves)[:3]
         for i, scale in enumerate([-0.0, 2.0**-24, -65504.0]):
             for at in halves:
                 special[i, at:at + 2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
         blocks[-3:] = special
-        raw = blocks.reshape(ROWS, -1)
+        raw = blocks.reshape(rows, -1)
     return raw, columns
 
 
@@ -92,6 +97,20 @@ def write_types(rng):
     return {"types": types, "alignment": ALIGNMENT, "scalars": scalars, "arrays": arrays}
 
 
+def write_k_blocks(rng):
+    writer = gguf.GGUFWriter(OUT / "k_blocks.gguf", "llama")
+    types, values = [], []
+    for kind, rows, num_blocks, halves in K_BLOCKS:
+        raw, columns = draw(rng, kind, num_blocks, halves, rows)
+        name = f"{kind.name}.{num_blocks}"
+        writer.add_tensor(name, raw, raw_dtype=kind)
+        types.append({"name": name, "shape": [rows, columns]})
+        values.append(gguf.quants.dequantize(raw, kind).reshape(-1))
+    finish(writer)
+    (OUT / "k_blocks.f32").write_bytes(np.concatenate(values).astype("<f4").tobytes())
+    return types
+
+
 def finish(writer):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -115,6 +134,7 @@ def main():
     rng = np.random.default_rng(SEED)
     expected = write_types(rng)
     write_parts(rng)
+    expected["k_blocks"] = write_k_blocks(rng)
     (OUT / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n")
     (OUT / "make.json").write_text(json.dumps({
         "script": "scripts/make_goldens_gguf.py", "seed": SEED, "gguf": importlib.metadata.version("gguf"),

@@ -31,12 +31,19 @@ struct Golden {
   std::vector<float> values;
 };
 
-std::vector<Golden> goldens(const GgufFile& file) {
+// "types" has a tensor of each type; "k_blocks" has rows of several blocks of 256 columns.
+constexpr const char* kGoldenNames[] = {"types", "k_blocks"};
+
+GgufFile open_golden(const std::string& name) {
+  return GgufFile::open(kGoldens / (name + ".gguf"));
+}
+
+std::vector<Golden> goldens(const GgufFile& file, const std::string& of = "types") {
   const JsonObject expected = JsonObject::open(kGoldens / "expected.json", ErrorCode::kBadModel);
-  const std::string bytes = read_text_file(kGoldens / "types.f32");
+  const std::string bytes = read_text_file(kGoldens / (of + ".f32"));
   std::vector<Golden> goldens;
   std::size_t at = 0;
-  for (const JsonObject& type : expected.get_objects("types")) {
+  for (const JsonObject& type : expected.get_objects(of)) {
     const std::vector<std::int64_t> shape = type.get_ints("shape");
     Golden golden;
     golden.name = type.require_string("name");
@@ -45,7 +52,7 @@ std::vector<Golden> goldens(const GgufFile& file) {
     REQUIRE(tensor->rank == 2);
     CHECK(tensor->extents[0] == shape[0]);
     CHECK(tensor->extents[1] == shape[1]);
-    CHECK(tensor->type->name == golden.name);
+    CHECK(golden.name.starts_with(tensor->type->name));
     golden.rows = {.type = tensor->type->type,
                    .bytes = tensor->bytes,
                    .num_columns = shape[1],
@@ -75,59 +82,66 @@ std::int64_t first_difference(const float* a, const float* b, std::size_t count)
 
 TEST_SUITE("weights/ggml_type") {
   TEST_CASE("values have the bits of gguf-py's") {
-    const GgufFile file = GgufFile::open(kGoldens / "types.gguf");
-    const std::vector<Golden> all = goldens(file);
-    CHECK(all.size() == 12);
-    for (const Golden& golden : all) {
-      CAPTURE(golden.name);
-      std::vector<float> values(golden.values.size());
-      decode_rows(golden.rows, values.data());
-      CHECK(first_difference(values.data(), golden.values.data(), values.size()) == -1);
+    std::size_t num_tensors = 0;
+    for (const char* const of : kGoldenNames) {
+      const GgufFile file = open_golden(of);
+      for (const Golden& golden : goldens(file, of)) {
+        CAPTURE(golden.name);
+        ++num_tensors;
+        std::vector<float> values(golden.values.size());
+        decode_rows(golden.rows, values.data());
+        CHECK(first_difference(values.data(), golden.values.data(), values.size()) == -1);
+      }
     }
+    CHECK(num_tensors == 12 + 6);
   }
 
   TEST_CASE("a range of rows has the values of those rows") {
-    const GgufFile file = GgufFile::open(kGoldens / "types.gguf");
-    for (const Golden& golden : goldens(file)) {
-      CAPTURE(golden.name);
-      const std::int64_t columns = golden.rows.num_columns;
-      for (const std::int64_t first : {0, 1, 3, 5}) {
-        GgmlRows rows = golden.rows;
-        rows.first = first;
-        rows.count = std::min<std::int64_t>(2, 5 - first);
-        std::vector<float> values(static_cast<std::size_t>(rows.count * columns));
-        decode_rows(rows, values.data());
-        CHECK(first_difference(values.data(), golden.values.data() + first * columns,
-                               values.size()) == -1);
+    for (const char* const of : kGoldenNames) {
+      const GgufFile file = open_golden(of);
+      for (const Golden& golden : goldens(file, of)) {
+        CAPTURE(golden.name);
+        const std::int64_t columns = golden.rows.num_columns;
+        for (std::int64_t first = 0; first <= golden.rows.count; ++first) {
+          GgmlRows rows = golden.rows;
+          rows.first = first;
+          rows.count = std::min<std::int64_t>(2, golden.rows.count - first);
+          std::vector<float> values(static_cast<std::size_t>(rows.count * columns));
+          decode_rows(rows, values.data());
+          CHECK(first_difference(values.data(), golden.values.data() + first * columns,
+                                 values.size()) == -1);
+        }
       }
     }
   }
 
   TEST_CASE("codes, scales and offsets give exactly the values") {
-    const GgufFile file = GgufFile::open(kGoldens / "types.gguf");
-    int num_types = 0;
-    for (const Golden& golden : goldens(file)) {
-      if (!code_layout_of(golden.rows.type)) continue;
-      CAPTURE(golden.name);
-      ++num_types;
-      GgmlRows rows = golden.rows;
-      rows.first = 1;
-      rows.count = 4;
-      const QuantisedMatrix matrix = codes_of_rows(rows);
-      CHECK(matrix.num_columns == rows.num_columns);
-      CHECK(matrix.group_columns == (rows.type == GgmlType::kQ6_K ? 16 : 32));
-      REQUIRE(matrix.num_rows() == 4);
-      std::int64_t num_different = 0;
-      for (std::int64_t n = 0; n < 4; ++n) {
-        for (std::int64_t k = 0; k < rows.num_columns; ++k) {
-          const float value =
-              golden.values[static_cast<std::size_t>((n + 1) * rows.num_columns + k)];
-          num_different += matrix.value(n, k) == value ? 0 : 1;  // +0 equals -0
+    int num_tensors = 0;
+    for (const char* const of : kGoldenNames) {
+      const GgufFile file = open_golden(of);
+      for (const Golden& golden : goldens(file, of)) {
+        if (!code_layout_of(golden.rows.type)) continue;
+        CAPTURE(golden.name);
+        ++num_tensors;
+        GgmlRows rows = golden.rows;
+        rows.first = 1;
+        rows.count = golden.rows.count - 1;
+        const QuantisedMatrix matrix = codes_of_rows(rows);
+        CHECK(matrix.num_columns == rows.num_columns);
+        CHECK(matrix.group_columns == (rows.type == GgmlType::kQ6_K ? 16 : 32));
+        REQUIRE(matrix.num_rows() == rows.count);
+        std::int64_t num_different = 0;
+        for (std::int64_t n = 0; n < rows.count; ++n) {
+          for (std::int64_t k = 0; k < rows.num_columns; ++k) {
+            const float value =
+                golden.values[static_cast<std::size_t>((n + 1) * rows.num_columns + k)];
+            num_different += matrix.value(n, k) == value ? 0 : 1;  // +0 equals -0
+          }
         }
+        CHECK(num_different == 0);
       }
-      CHECK(num_different == 0);
     }
-    CHECK(num_types == 9);
+    CHECK(num_tensors == 9 + 6);
   }
 
   TEST_CASE("codes of 4 bits are those of the types of 4 bits") {
