@@ -10,7 +10,7 @@ dequantised matrix in f32, is chosen here.
 It also loads a checkpoint of LLM.int8(), whose layers round their inputs to 8 bits, and checks that its codes and
 those of every other format arrive in the modules that are to have them: no key is missing or unexpected. Of awq, w4a16
 and w8a8 it loads the demonstration model, in transformers with AutoAWQ and compressed-tensors, and checks that what the
-libraries decode is within half a step of every weight. (GPTQ would need GPTQModel, which builds kernels for GPUs.)
+libraries decode is within half a step of every weight. (Those of gptq are loaded by check_packed_write.py.)
 
 Run: PYTHONPATH=<xxhash, protobuf, torchvision, compressed-tensors, AutoAWQ> /path/to/venv/bin/python \\
          scripts/make_goldens_quantize_captioners.py build/auto/apps/caption-cli/caption-cli
