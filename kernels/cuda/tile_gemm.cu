@@ -17,6 +17,7 @@
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/tile_block.cuh"
 #include "kernels/cuda/tile_gemm.h"
+#include "kernels/step_scratch.h"
 
 namespace caption::kernels::cuda {
 namespace {
@@ -33,6 +34,17 @@ using SmallShape = GemmShape<2, 4, 2, 2, 6>;
 // of the multiprocessors of the largest card.
 template <class S>
 constexpr int kEnoughBlocks = S::kRowWarps == 2 ? 264 : 128;
+
+// What the engine reserves memory for.
+template <class S>
+constexpr bool is_reserved_as(const ProductBlocks& blocks) {
+  return S::kBlockRows == blocks.rows && S::kBlockTiles * kTileSize == blocks.features &&
+         kEnoughBlocks<S> == blocks.enough &&
+         S::kTiles * S::kGroups * S::kThreads * 16 == blocks.sum_bytes();
+}
+static_assert(is_reserved_as<SmallShape>(kSmallProductBlocks) &&
+              is_reserved_as<LargeShape>(kLargeProductBlocks) &&
+              kSliceColumns == kProductSliceColumns);
 
 // Where a thread's copies of a stage come from: units of 16 bytes.
 template <class S>

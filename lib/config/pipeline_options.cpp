@@ -51,11 +51,13 @@ std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
   MemoryUse memory = memory_use(placed);
   if (placed.device.is_cuda()) {  // what the engine reserves beside the pages
     memory.held_bytes +=
-        plan::card_bytes(placed.decoder.spec(), num_rows, kv_dtype(preset.quantization)).total();
+        plan::card_bytes(placed.decoder.spec(), preset.engine.max_num_batched_tokens, num_rows,
+                         kv_dtype(preset.quantization))
+            .total();
     if (placed.draft != nullptr) {
       memory.held_bytes +=
-          plan::card_bytes(placed.draft->decoder().spec(), preset.engine.max_num_seqs,
-                           kv_dtype(preset.quantization))
+          plan::card_bytes(placed.draft->decoder().spec(), preset.engine.max_num_batched_tokens,
+                           preset.engine.max_num_seqs, kv_dtype(preset.quantization))
               .total();
     }
   }

@@ -10,8 +10,8 @@
 #include "base/join.h"
 #include "base/math.h"
 #include "base/units.h"
-#include "kernels/step_scratch.h"
 #include "kv/page_pool.h"
+#include "model/step_scratch.h"
 #include "scheduler/positions.h"
 #include "scheduler/scheduler.h"
 
@@ -105,7 +105,7 @@ void plan_activations(Plan& plan) {
       plan.input.device == PlanDevice::kHost ? Device::kCpu : Device::kCuda, text, plan.step_tokens,
       plan.input.num_logit_rows(), plan.input.adapters.max_rank);
   const std::int64_t rows = plan.input.num_logit_rows();
-  const CardBytes card = card_bytes(text, rows, plan.input.kv_dtype);
+  const CardBytes card = card_bytes(text, plan.step_tokens, rows, plan.input.kv_dtype);
   plan.logits_bytes = plan.input.device == PlanDevice::kHost
                           ? text.vocab * (kFloatBytes * (rows + 1) + kSamplerBytesPerId)
                           : card.logits;
@@ -120,7 +120,8 @@ void plan_activations(Plan& plan) {
       plan.input.device == PlanDevice::kHost ? Device::kCpu : Device::kCuda, draft,
       plan.input.max_num_batched_tokens, plan.input.max_num_seqs, 0);
   if (plan.input.device != PlanDevice::kCard) return;
-  const CardBytes of_draft = card_bytes(draft, plan.input.max_num_seqs, plan.input.kv_dtype);
+  const CardBytes of_draft = card_bytes(draft, plan.input.max_num_batched_tokens,
+                                        plan.input.max_num_seqs, plan.input.kv_dtype);
   plan.logits_bytes += of_draft.logits;
   plan.graph_bytes += of_draft.graphs + of_draft.padding_page;
 }
@@ -382,7 +383,8 @@ std::string_view limit_name(Limit limit) {
   return "?";
 }
 
-CardBytes card_bytes(const DecoderSpec& spec, std::int64_t num_logit_rows, DType kv_dtype) {
+CardBytes card_bytes(const DecoderSpec& spec, std::int64_t num_tokens, std::int64_t num_logit_rows,
+                     DType kv_dtype) {
   // Decode steps are recorded as graphs, of which the engine keeps this many; a layer has at most
   // so many launches (docs/gpu.md). What the driver holds for a launch is an estimate: a few KB.
   constexpr std::int64_t kMostGraphs = 64;
@@ -391,10 +393,7 @@ CardBytes card_bytes(const DecoderSpec& spec, std::int64_t num_logit_rows, DType
   constexpr std::int64_t kLaunchBytes = 8 << 10;
   const std::int64_t launches = spec.num_layers * kLaunchesOfLayer + kOtherLaunches;
   return {.logits = spec.vocab * kFloatBytes * num_logit_rows +
-                    kernels::step_scratch_bytes(num_logit_rows, spec.vocab,
-                                                {.num_heads = spec.num_heads,
-                                                 .head_dim = spec.head_dim,
-                                                 .max_positions = spec.max_positions}),
+                    model::step_scratch_bytes(spec, num_tokens, num_logit_rows),
           .graphs = kMostGraphs * launches * kLaunchBytes,
           .padding_page = kv::kPageTokens * model::kv_token_bytes(spec, kv_dtype)};
 }

@@ -154,7 +154,8 @@ struct Plan {
   bool can_run() const { return fits && input.obstacles.empty(); }
 };
 
-// What an engine on a card holds beside weights, activations and pages.
+// What an engine on a card holds beside weights, activations and pages, with steps of at most
+// `num_tokens` tokens and `num_logit_rows` rows of logits.
 struct CardBytes {
   std::int64_t logits = 0;  // logits and the workspace of steps
   std::int64_t graphs = 0;  // an estimate that no measurement has confirmed
@@ -162,7 +163,8 @@ struct CardBytes {
 
   std::int64_t total() const { return logits + graphs + padding_page; }
 };
-CardBytes card_bytes(const model::DecoderSpec& spec, std::int64_t num_logit_rows, DType kv_dtype);
+CardBytes card_bytes(const model::DecoderSpec& spec, std::int64_t num_tokens,
+                     std::int64_t num_logit_rows, DType kv_dtype);
 
 // Whether the number of vision tokens depends on the size of the videos' frames.
 bool depends_on_frame_size(const PlanInput& input);

@@ -155,7 +155,8 @@ TEST_SUITE("plan/plan") {
     CHECK(plan.total_bytes <= plan.usable_bytes);
     CHECK(plan.total_bytes > plan.usable_bytes - plan.page_bytes);
     // The GPU's own memory beside weights and pages, of which some has the size of a page.
-    const CardBytes card_has = card_bytes(*input.model.text, input.max_num_seqs, input.kv_dtype);
+    const CardBytes card_has =
+        card_bytes(*input.model.text, plan.step_tokens, input.max_num_seqs, input.kv_dtype);
     CHECK(card_has.padding_page == plan.page_bytes);
     CHECK(plan.logits_bytes == card_has.logits);
     CHECK(plan.graph_bytes == card_has.graphs + card_has.padding_page);

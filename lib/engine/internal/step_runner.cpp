@@ -5,8 +5,8 @@
 #include "engine/internal/page_bytes.h"
 #include "engine/self_draft.h"
 #include "kernels/beam_candidates.h"
-#include "kernels/step_scratch.h"
 #include "kv/page_pool.h"
+#include "model/step_scratch.h"
 
 namespace caption::engine {
 namespace {
@@ -51,11 +51,9 @@ StepRunner::StepRunner(model::Decoder& decoder, Stream& stream, const EngineOpti
       tokens_(stream.device(), DType::kI32, {most_logit_rows(options)}),
       candidates_(stream.device(), DType::kI8, {0, kernels::kBeamCandidateBytes}) {
   decoder.reserve(most_step_tokens(options, num_pages), most_logit_rows(options));
-  const model::DecoderSpec& spec = decoder.spec();
-  kernels::reserve_step_scratch(stream, most_logit_rows(options), spec.vocab,
-                                {.num_heads = spec.num_heads,
-                                 .head_dim = spec.head_dim,
-                                 .max_positions = spec.max_positions});
+  if (!stream.device().is_cuda()) return;
+  stream.scratch(static_cast<std::size_t>(model::step_scratch_bytes(
+      decoder.spec(), most_step_tokens(options, num_pages), most_logit_rows(options))));
 }
 
 void StepRunner::reserve(const Sequence& sequence) {

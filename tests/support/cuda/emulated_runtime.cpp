@@ -65,6 +65,7 @@ class EmulatedRuntime final : public DeviceRuntime {
     const std::scoped_lock lock(device_mutex());
     refuse_while_capturing("allocates memory");
     count_call();
+    ++num_allocations_;
     if (static_cast<std::int64_t>(size_bytes) > memory().free_bytes) return nullptr;
     try {
       std::byte* const begin = cuda_emulator::allocate(size_bytes);
@@ -89,6 +90,7 @@ class EmulatedRuntime final : public DeviceRuntime {
     const std::scoped_lock lock(device_mutex());
     refuse_while_capturing("allocates pinned memory");
     count_call();
+    ++num_allocations_;
     auto* const begin =
         static_cast<std::byte*>(::operator new (size_bytes, std::align_val_t{64}, std::nothrow));
     if (begin != nullptr) pinned_[begin] = size_bytes;
@@ -225,6 +227,7 @@ class EmulatedRuntime final : public DeviceRuntime {
     counts_of(device).num_calls = 0;
   }
   std::int64_t num_waits() const { return num_waits_; }
+  std::int64_t num_allocations() const { return num_allocations_; }
   std::int64_t num_calls(int device) {
     const std::scoped_lock lock(device_mutex());
     return counts_of(device).num_calls;
@@ -293,6 +296,7 @@ class EmulatedRuntime final : public DeviceRuntime {
   std::array<Counts, kNumDevices> counts_{};
   bool refuses_graphs_ = false;
   std::atomic<std::int64_t> num_waits_ = 0;
+  std::int64_t num_allocations_ = 0;
 };
 
 EmulatedRuntime& emulated_runtime() {
@@ -315,6 +319,8 @@ void lose_device_at(std::int64_t calls, int device) {
 }
 
 void refuse_graphs(bool are_refused) { emulated_runtime().refuse_graphs(are_refused); }
+
+std::int64_t count_allocations() { return emulated_runtime().num_allocations(); }
 
 std::int64_t count_waits() { return emulated_runtime().num_waits(); }
 

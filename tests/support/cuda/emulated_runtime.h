@@ -16,6 +16,9 @@ inline constexpr int kNumDevices = 4;
 void set_memory_bytes(std::int64_t size_bytes);
 std::int64_t allocated_bytes();  // summed over the GPUs
 
+// Allocations since the process began, of memory of a GPU and of pinned memory.
+std::int64_t count_allocations();
+
 // A GPU is lost at the call number `calls` of the runtime for it from now on, counted from 0 over
 // those that may throw, and at each later one: they throw Error(kUnavailable). A negative number
 // ends that. At first the variable CAPTION_EMULATOR_LOSES decides: "1:400" loses GPU 1 at its call
