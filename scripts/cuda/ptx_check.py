@@ -4,6 +4,9 @@ with the emulator's.
 
     scripts/cuda/ptx_check.py --tests build/auto/tests/cuda/caption_cuda_test
     scripts/cuda/ptx_check.py --dumps FOLDER [--kernel TEXT] [--architectures 75,80,89,90] [--most N] [NAME.cu ...]
+    scripts/cuda/ptx_check.py --dumps FOLDER --sample
+    scripts/cuda/ptx_check.py (--tests PROGRAM | --dumps FOLDER) --record [--most N] [NAME.cu ...]
+    scripts/cuda/ptx_check.py --recorded
 
 --tests runs the program, whose emulator writes launches to a folder (tests/support/cuda/launch_dump.h);
 --dumps takes what is there. Each kernel's PTX is interpreted on the same parameters and memory
@@ -13,8 +16,14 @@ emulator did. A kernel without tensor cores, or with integers alone, is run as a
 an architecture is left out there. The PTX of sm_80 and 86 differs in its name only, and but for e4m3 so does that
 of 89, which is compared where it differs.
 --most takes N launches of each kernel and architecture, spread evenly from the smallest to the largest, and says
-how many are left out. Needs nvcc, c++filt, python3 with numpy. Exits with 1 when a byte differs, when PTX is not understood or
-when no launch of a kernel was written; with 77 when nvcc or numpy is missing.
+how many are left out. --sample takes one launch of each kernel on one architecture: on sm_90, or on sm_75 or
+sm_89 where its code for sm_90 is a trap; it compiles several sources at once.
+--record writes what was compared of each file to kernels/cuda/ptx_checked.json, with a hash of its sources and of
+what stands for the instructions on the emulator and here; of files without a breach alone. --recorded needs nothing:
+it fails unless that record has every file as it is, with all architectures.
+Otherwise needs nvcc, c++filt, python3 with numpy; where the first python3 has none, the distribution's runs this. Exits with 1
+when a byte differs, when PTX is not understood or when no launch of a kernel was written; with 77 when nvcc or numpy
+is missing.
 """
 
 import argparse
@@ -29,9 +38,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toolkit import KERNELS, NO_NVCC, compile_to_ptx, demangle, find_nvcc, short_name
+import ptx_record
+from toolkit import (KERNELS, NO_NVCC, batches_of, compile_batch_to_ptx, demangle, find_nvcc,
+                     short_name)
 
 ARCHITECTURES = "75,80,89,90"
+SAMPLED_ARCHITECTURES = "90,75,89"
+SYSTEM_PYTHON = "/usr/bin/python3"
 
 
 @dataclass
@@ -109,81 +122,118 @@ def choose(launches: list[tuple[Path, dict]], most: int | None) -> list[tuple[Pa
     """`most` of the launches, evenly spread from the one with the fewest threads to the one with the most."""
     if most is None or len(launches) <= most:
         return launches
-    by_threads = sorted(launches, key=lambda one: one[1]["threads"] * math.prod(one[1]["grid"]))
-    return [by_threads[i * (len(by_threads) - 1) // max(most - 1, 1)] for i in range(most)]
+    by_work = sorted(launches, key=lambda one: (one[1]["threads"] * math.prod(one[1]["grid"]),
+                                                sum(size for _, size in one[1]["allocations"])))
+    return [by_work[i * (len(by_work) - 1) // max(most - 1, 1)] for i in range(most)]
 
 
 def text_of(kernel) -> str:
     return "\n".join(instruction.text.replace(kernel.name, "") for instruction in kernel.code)
 
 
-def check_file(nvcc: str, source: Path, architectures: list[str], dumps: dict,
-               most: int | None) -> dict[str, Result]:
-    """Compiles one file and runs its launches. Raises RuntimeError when nvcc fails."""
+def check_sources(nvcc: str, sources: list[Path], dumps: dict,
+                  arguments: argparse.Namespace) -> dict[tuple[str, str], Result]:
+    """Compiles files together and runs the launches of their kernels; returns what is found by source and
+    kernel. Raises RuntimeError when nvcc fails."""
     from ptx import read_module
-    results: dict[str, Result] = {}
+    results: dict[tuple[str, str], Result] = {}
     seen: set[tuple[str, Path]] = set()  # instructions and launches that were compared
-    for architecture in architectures:
+    source_of = {name: source.name for source in sources for of, name in dumps if of == source.name}
+    for architecture in arguments.architectures.split(","):
+        if arguments.sample and results and all(one.launches or one.wrong for one in results.values()):
+            break
         with tempfile.TemporaryDirectory() as folder:
-            kernels = read_module(compile_to_ptx(nvcc, source, architecture, folder))
+            kernels = read_module(compile_batch_to_ptx(nvcc, sources, architecture, folder))
         for mangled, (name, _) in demangle(list(kernels)).items():
             kernel = kernels[mangled]
-            result = results.setdefault(name, Result())
+            of = source_of.get(name, ", ".join(source.name for source in sources))
+            result = results.setdefault((of, name), Result())
             if kernel.has("trap"):
                 result.traps.add(architecture)
-                continue
-            launches = launches_for(kernel, dumps.get((source.name, name), []), architecture)
-            chosen = choose(launches, most)
-            result.found |= {folder for folder, _ in launches}
-            result.chosen |= {folder for folder, _ in chosen}
-            for folder, launch in chosen:
-                key = (text_of(kernel), folder)
-                if key in seen:
-                    result.architectures.add(architecture)
-                else:
-                    seen.add(key)
-                    run_launch(kernel, folder, launch, result, architecture)
-    return results
+            elif arguments.kernel in name and not (arguments.sample and result.launches):
+                launches = launches_for(kernel, dumps.get((of, name), []), architecture)
+                run_launches(kernel, launches, result, architecture, arguments.most, seen)
+    return {of: result for of, result in results.items() if arguments.kernel in of[1]}
 
 
-def print_results(source: Path, results: dict[str, Result]) -> int:
+def run_launches(kernel, launches: list[tuple[Path, dict]], result: Result, architecture: str,
+                 most: int | None, seen: set) -> None:
+    """Runs `most` of the launches on an architecture, but for those that had the same instructions."""
+    chosen = choose(launches, most)
+    result.found |= {folder for folder, _ in launches}
+    result.chosen |= {folder for folder, _ in chosen}
+    for folder, launch in chosen:
+        key = (text_of(kernel), folder)
+        if key in seen:
+            result.architectures.add(architecture)
+        else:
+            seen.add(key)
+            run_launch(kernel, folder, launch, result, architecture)
+
+
+def print_results(results: dict[tuple[str, str], Result]) -> int:
     """Prints a line per kernel and one per breach; returns the number of breaches."""
     breaches = 0
-    for name, result in sorted(results.items()):
+    for (source, name), result in sorted(results.items()):
         lines = list(result.wrong)
         if not result.launches and not lines:
             lines = ["no test launches it with little memory"]
         trapped = f"; traps on sm_{', '.join(sorted(result.traps))}" if result.traps else ""
         left_out = len(result.found - result.chosen)
         sample = f" (a sample: {left_out} are left out)" if left_out else ""
-        print(f"{source.name}: {name}: {result.launches} launches{sample}, {result.bytes} bytes, "
+        print(f"{source}: {name}: {result.launches} launches{sample}, {result.bytes} bytes, "
               f"{result.steps} steps, sm_{', '.join(sorted(result.architectures))}{trapped}")
         for line in lines:
-            print(f"kernels/cuda/{source.name}: {name}: {line}")
+            print(f"kernels/cuda/{source}: {name}: {line}")
         breaches += len(lines)
     sys.stdout.flush()
     return breaches
 
 
+def record_results(source: Path, results: dict[tuple[str, str], Result], nvcc: str) -> None:
+    """Writes the entry of a file whose kernels were all compared without a breach."""
+    if all(result.launches and not result.wrong for result in results.values()):
+        ptx_record.write_entry(source, nvcc, {
+            name: {"launches": len(result.chosen), "bytes": result.bytes,
+                   "architectures": sorted(result.architectures), "traps": sorted(result.traps)}
+            for (_, name), result in results.items()})
+
+
 def check(nvcc: str, dumps: dict, arguments: argparse.Namespace) -> int:
     start = time.time()
-    kernel = arguments.kernel
-    architectures = arguments.architectures.split(",")
     sources = [source for source in sorted(KERNELS.glob("*.cu"))
                if not arguments.names or source.name in arguments.names]
-    chosen = {of: folders for of, folders in dumps.items() if kernel in of[1]}
-    if kernel:
+    chosen = {of: folders for of, folders in dumps.items() if arguments.kernel in of[1]}
+    if arguments.kernel:
         sources = [source for source in sources if any(source.name == name for name, _ in chosen)]
-    breaches = total = 0
+    batches = batches_of(sources) if arguments.sample else [[source] for source in sources]
+    breaches = total = kernels = 0
     with ThreadPoolExecutor(2) as pool:
-        for source, results in zip(sources, pool.map(
-                lambda source: check_file(nvcc, source, architectures, chosen, arguments.most), sources)):
-            results = {name: result for name, result in results.items() if kernel in name}
-            breaches += print_results(source, results)
+        found = pool.map(lambda batch: check_sources(nvcc, batch, chosen, arguments), batches)
+        for batch, results in zip(batches, found):
+            breaches += print_results(results)
+            if arguments.record:
+                record_results(batch[0], results, nvcc)
             total += sum(result.launches for result in results.values())
-    print(f"ptx_check: {len(sources)} files, {total} launches, {breaches} breaches, "
+            kernels += len(results)
+    print(f"ptx_check: {len(sources)} files, {kernels} kernels, {total} launches, {breaches} breaches, "
           f"{time.time() - start:.0f} s")
     return 1 if breaches or not total else 0
+
+
+def take_python_with_numpy() -> bool:
+    """Whether numpy can be imported; runs the script anew with the distribution's python3 where that one
+    has it and this one has not."""
+    try:
+        import numpy  # noqa: F401
+        return True
+    except ImportError:
+        pass
+    if os.path.realpath(sys.executable) != os.path.realpath(SYSTEM_PYTHON) and os.access(SYSTEM_PYTHON, os.X_OK):
+        done = subprocess.run([SYSTEM_PYTHON, "-c", "import numpy"], capture_output=True, check=False)
+        if done.returncode == 0:
+            os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.argv])
+    return False
 
 
 def main() -> int:
@@ -193,21 +243,30 @@ def main() -> int:
     parser.add_argument("--tests")
     parser.add_argument("--dumps")
     parser.add_argument("--kernel", default="")
-    parser.add_argument("--architectures", default=ARCHITECTURES)
+    parser.add_argument("--architectures")
     parser.add_argument("--most", type=int, metavar="N")
+    parser.add_argument("--sample", action="store_true")
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--recorded", action="store_true")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
+    if arguments.recorded:
+        return ptx_record.check()
     nvcc = find_nvcc(arguments.nvcc)
     if nvcc is None:
         print(f"ptx_check: skipped: {NO_NVCC}")
         return 77
-    try:
-        import numpy  # noqa: F401
-    except ImportError:
-        print(f"ptx_check: skipped: {sys.executable} has no numpy")
+    if not take_python_with_numpy():
+        print(f"ptx_check: skipped: neither {sys.executable} nor {SYSTEM_PYTHON} has numpy (python3-numpy)")
         return 77
+    if arguments.sample:
+        arguments.most = 1
+    arguments.architectures = arguments.architectures or (SAMPLED_ARCHITECTURES if arguments.sample
+                                                          else ARCHITECTURES)
     if arguments.most is not None and arguments.most < 1:
         parser.error("--most: at least 1")
+    if arguments.record and (arguments.sample or arguments.kernel or arguments.architectures != ARCHITECTURES):
+        parser.error("--record: all kernels of a file, on all architectures")
     if (arguments.tests is None) == (arguments.dumps is None):
         parser.error("one of --tests and --dumps is needed")
     if arguments.dumps:

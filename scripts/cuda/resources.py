@@ -18,7 +18,6 @@ the record is old, with 77 when a tool is missing.
 """
 
 import argparse
-import hashlib
 import json
 import re
 import subprocess
@@ -28,35 +27,12 @@ from pathlib import Path
 
 import sass
 from toolkit import (ARCHITECTURES, KERNELS, NO_NVCC, ROOT, Figures, compile_kernels, cubin_file,
-                     demangle, find_breaches, find_nvcc, find_nvdisasm, has_kernels, parse_figures,
-                     ptx_file)
+                     demangle, find_breaches, find_nvcc, find_nvdisasm, has_kernels, hash_sources,
+                     parse_figures, ptx_file)
 
 RECORD = KERNELS / "resources.json"
 CARDS = {"75": "T4", "80": "A100", "86": "A10", "89": "L4", "90": "H100, H200"}
-INCLUDE = re.compile(r'^\s*#\s*include\s+"(kernels/cuda/[^"]+)"', re.MULTILINE)
 MAXNTID = re.compile(r"\.entry\s+(\S+?)\(.*?\.maxntid\s+(\d+)", re.DOTALL)
-
-
-def sources_of(source: Path) -> list[Path]:
-    """The file and the headers of kernels/cuda that it includes, directly or not."""
-    found = {source}
-    queue = [source]
-    while queue:
-        for name in INCLUDE.findall(queue.pop().read_text(encoding="utf-8")):
-            if (header := ROOT / name) not in found:
-                found.add(header)
-                queue.append(header)
-    return sorted(found)
-
-
-def hash_sources(source: Path) -> str:
-    """Comments and white space do not count: the machine code does not depend on them."""
-    digest = hashlib.sha256()
-    for path in sources_of(source):
-        text = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
-        content = " ".join(text.split()).encode()
-        digest.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
 
 
 class Occupancy:

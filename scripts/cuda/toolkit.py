@@ -1,5 +1,6 @@
 """nvcc on the kernels of kernels/cuda, and what it says of them, for the scripts of this folder."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -21,6 +22,12 @@ NO_NVCC = "no nvcc on PATH, in $CUDA_HOME/bin or /usr/local/cuda/bin"
 ENTRY = re.compile(r"Compiling entry function '(\S+)' for 'sm_(\d+)a?'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
+INCLUDE = re.compile(r'^\s*#\s*include\s+"(kernels/cuda/[^"]+)"', re.MULTILINE)
+# From the start of a line to the first character after the name: "int f(", "constexpr int kA[", "struct S {".
+DECLARATION = re.compile(r"^(?:\[\[[a-z_]+\]\] )?([A-Za-z_][A-Za-z0-9_:<>,&* ]*)", re.MULTILINE)
+NO_DECLARATION = re.compile(r"namespace|template|public|private|extern|using namespace")
+LAST_NAME = re.compile(r"([A-Za-z0-9_]+(?:::[A-Za-z0-9_]+)*) *$")
+MOST_BATCH_BYTES = 60000  # a file that is larger is a batch
 STATIC_SHARED = re.compile(r"(\d+) bytes smem")
 
 
@@ -98,15 +105,75 @@ def compile_kernels(nvcc: str, source: Path, architectures: list[str], folder: s
     return done.stdout + done.stderr
 
 
-def compile_to_ptx(nvcc: str, source: Path, architecture: str, folder: str) -> str:
-    """Returns the PTX of one file. Raises RuntimeError with nvcc's text when it fails."""
-    to = Path(folder) / f"{source.stem}.{architecture}.ptx"
-    command = [nvcc, *FLAGS, f"-arch=compute_{with_features(source, architecture)}", "-ptx", str(source),
+def compile_batch_to_ptx(nvcc: str, sources: list[Path], architecture: str, folder: str) -> str:
+    """Returns the PTX of files that are compiled as one. Raises RuntimeError with nvcc's text when it fails."""
+    batch = Path(folder) / f"{sources[0].stem}.cu"
+    batch.write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
+    to = batch.with_suffix(f".{architecture}.ptx")
+    command = [nvcc, *FLAGS, f"-arch=compute_{with_features(sources[0], architecture)}", "-ptx", str(batch),
                "-o", str(to)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)
     return to.read_text(encoding="utf-8")
+
+
+def declared_names(source: Path) -> set[str]:
+    """The names that lines of a file declare which begin in the first column."""
+    names = set()
+    for line in DECLARATION.findall(source.read_text(encoding="utf-8")):
+        if not NO_DECLARATION.match(line):
+            names |= set(LAST_NAME.findall(re.sub(r" (:|final) .*", "", line)))
+    return names
+
+
+def sources_of(source: Path) -> list[Path]:
+    """The file and the headers of kernels/cuda that it includes, directly or not."""
+    found = {source}
+    queue = [source]
+    while queue:
+        for name in INCLUDE.findall(queue.pop().read_text(encoding="utf-8")):
+            if (header := ROOT / name) not in found:
+                found.add(header)
+                queue.append(header)
+    return sorted(found)
+
+
+def hash_files(paths: list[Path]) -> str:
+    """Comments of C++ and white space do not count: machine code does not depend on them."""
+    digest = hashlib.sha256()
+    for path in paths:
+        text = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
+        content = " ".join(text.split()).encode()
+        digest.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def hash_sources(source: Path) -> str:
+    return hash_files(sources_of(source))
+
+
+def batches_of(sources: list[Path]) -> list[list[Path]]:
+    """Files that can be compiled as one, since none declares a name that another, or a header of another,
+    declares: nvcc reads what they include once. Those for warpgroups remain alone."""
+    batches: list[dict] = []
+    for source in sorted(sources, key=lambda source: -source.stat().st_size):
+        own = declared_names(source)
+        known = own.union(*(declared_names(header) for header in sources_of(source)))
+        size = source.stat().st_size
+        is_alone = source.name.startswith("warpgroup_")
+        for batch in batches:
+            if (not is_alone and batch["size"] + size <= MOST_BATCH_BYTES
+                    and not own & batch["known"] and not known & batch["own"]):
+                break
+        else:
+            batch = {"sources": [], "size": MOST_BATCH_BYTES if is_alone else 0, "own": set(), "known": set()}
+            batches.append(batch)
+        batch["sources"].append(source)
+        batch["size"] += size
+        batch["own"] |= own
+        batch["known"] |= known
+    return [batch["sources"] for batch in batches]
 
 
 def parse_figures(output: str) -> dict[tuple[str, str], Figures]:
