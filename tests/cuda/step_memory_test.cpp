@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/stream.h"
+#include "base/error.h"
 #include "engine/engine.h"
 #include "model/random_model.h"
 #include "model/step_scratch.h"
@@ -15,6 +17,8 @@
 using caption::Context;
 using caption::Device;
 using caption::DType;
+using caption::Error;
+using caption::ErrorCode;
 using caption::Stream;
 using caption::ThreadPool;
 using caption::weights::WeightFormat;
@@ -100,6 +104,35 @@ TEST_CASE("no step of a decoder allocates memory, whatever its weights") {
     CHECK(finished.steps >= 5);
     CHECK(finished.allocations_in_steps == 0);
   }
+}
+
+// Whatever is refused, weights, pages or scratch, the message says what is free and what to lower.
+TEST_CASE("whenever the GPU has no memory left, an engine ends with the numbers and remedies") {
+  const auto run_refused_from = [&](std::int64_t allocation) -> std::string {
+    cuda_emulator::refuse_allocations_from(allocation);
+    try {
+      run(0, WeightFormat::kInt4, DType::kBF16);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kOutOfMemory);
+      return error.what();
+    }
+    return "";
+  };
+  REQUIRE(run_refused_from(std::int64_t{1} << 40).empty());
+  const std::int64_t num_allocations = cuda_emulator::count_device_allocations();
+  REQUIRE(num_allocations > 20);
+  const std::int64_t held_bytes = cuda_emulator::allocated_bytes();
+  for (std::int64_t allocation = 0; allocation < num_allocations; ++allocation) {
+    CAPTURE(allocation);
+    const std::string message = run_refused_from(allocation);
+    CAPTURE(message);
+    CHECK(message.find("buffer: the GPU has no ") != std::string::npos);
+    CHECK(message.find(" of 8.59 GB free); lower memory_utilization, the batch or the KV cache, or "
+                       "use a smaller model") != std::string::npos);
+    cuda_emulator::refuse_allocations_from(-1);
+    CHECK(cuda_emulator::allocated_bytes() == held_bytes);
+  }
+  CHECK(run_refused_from(-1).empty());
 }
 
 // By hand, 4,608 tokens of Qwen3-8B in pieces of 2,304: the most is that of the second layer of the

@@ -4,11 +4,15 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "backend/device_runtime.h"
@@ -41,16 +45,35 @@ struct Counts {
   std::int64_t allocated_bytes = 0;
   std::int64_t num_calls = 0;
   std::int64_t lost_at = -1;
+  std::int64_t num_allocations = 0;
+  std::int64_t refused_from = -1;
 };
+
+bool has_content(const char* file) {
+  std::error_code error;
+  const std::uintmax_t size_bytes = std::filesystem::file_size(file, error);
+  return !error && size_bytes > 0;
+}
+
+// "1:40" of a variable of the environment.
+std::optional<std::pair<int, std::int64_t>> device_and_number(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return std::nullopt;
+  char* colon = nullptr;
+  const long device = std::strtol(text, &colon, 10);
+  if (*colon != ':') return std::nullopt;
+  return std::pair(static_cast<int>(device), std::int64_t{std::atoll(colon + 1)});
+}
 
 class EmulatedRuntime final : public DeviceRuntime {
  public:
   EmulatedRuntime() {
-    const char* const text = std::getenv("CAPTION_EMULATOR_LOSES");
-    if (text == nullptr) return;
-    char* colon = nullptr;
-    const long device = std::strtol(text, &colon, 10);
-    if (*colon == ':') counts_of(static_cast<int>(device)).lost_at = std::atoll(colon + 1);
+    if (const auto losses = device_and_number("CAPTION_EMULATOR_LOSES")) {
+      counts_of(losses->first).lost_at = losses->second;
+    }
+    if (const auto refusals = device_and_number("CAPTION_EMULATOR_REFUSES")) {
+      counts_of(refusals->first).refused_from = refusals->second;
+    }
   }
 
   void use(int ordinal) override {
@@ -66,7 +89,11 @@ class EmulatedRuntime final : public DeviceRuntime {
     refuse_while_capturing("allocates memory");
     count_call();
     ++num_allocations_;
-    if (static_cast<std::int64_t>(size_bytes) > memory().free_bytes) return nullptr;
+    Counts& counts = counts_of(current_device());
+    const bool is_refused =
+        counts.refused_from >= 0 && counts.num_allocations >= counts.refused_from;
+    ++counts.num_allocations;
+    if (is_refused || static_cast<std::int64_t>(size_bytes) > memory().free_bytes) return nullptr;
     try {
       std::byte* const begin = cuda_emulator::allocate(size_bytes);
       on_device_[begin] = size_bytes;
@@ -226,6 +253,15 @@ class EmulatedRuntime final : public DeviceRuntime {
     counts_of(device).lost_at = calls;
     counts_of(device).num_calls = 0;
   }
+  void refuse_allocations_from(std::int64_t allocation, int device) {
+    const std::scoped_lock lock(device_mutex());
+    counts_of(device).refused_from = allocation;
+    counts_of(device).num_allocations = 0;
+  }
+  std::int64_t num_device_allocations(int device) {
+    const std::scoped_lock lock(device_mutex());
+    return counts_of(device).num_allocations;
+  }
   std::int64_t num_waits() const { return num_waits_; }
   std::int64_t num_allocations() const { return num_allocations_; }
   std::int64_t num_calls(int device) {
@@ -239,7 +275,9 @@ class EmulatedRuntime final : public DeviceRuntime {
   void count_call() {
     const std::scoped_lock lock(device_mutex());
     Counts& counts = counts_of(current_device());
-    if (counts.num_calls++ < counts.lost_at || counts.lost_at < 0) return;
+    const bool is_lost = counts.lost_at >= 0 && counts.num_calls >= counts.lost_at;
+    ++counts.num_calls;
+    if (!is_lost && !(lost_after_ != nullptr && has_content(lost_after_))) return;
     throw Error(ErrorCode::kUnavailable, "cuda: the GPU is lost (emulated)");
   }
 
@@ -295,6 +333,7 @@ class EmulatedRuntime final : public DeviceRuntime {
   std::int64_t memory_bytes_ = std::int64_t{8} << 30;
   std::array<Counts, kNumDevices> counts_{};
   bool refuses_graphs_ = false;
+  const char* lost_after_ = std::getenv("CAPTION_EMULATOR_LOSES_AFTER");
   std::atomic<std::int64_t> num_waits_ = 0;
   std::int64_t num_allocations_ = 0;
 };
@@ -316,6 +355,14 @@ std::int64_t allocated_bytes() { return emulated_runtime().allocated_bytes(); }
 
 void lose_device_at(std::int64_t calls, int device) {
   emulated_runtime().lose_device_at(calls, device);
+}
+
+void refuse_allocations_from(std::int64_t allocation, int device) {
+  emulated_runtime().refuse_allocations_from(allocation, device);
+}
+
+std::int64_t count_device_allocations(int device) {
+  return emulated_runtime().num_device_allocations(device);
 }
 
 void refuse_graphs(bool are_refused) { emulated_runtime().refuse_graphs(are_refused); }

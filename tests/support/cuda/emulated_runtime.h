@@ -22,10 +22,17 @@ std::int64_t count_allocations();
 // A GPU is lost at the call number `calls` of the runtime for it from now on, counted from 0 over
 // those that may throw, and at each later one: they throw Error(kUnavailable). A negative number
 // ends that. At first the variable CAPTION_EMULATOR_LOSES decides: "1:400" loses GPU 1 at its call
-// 400.
+// 400. CAPTION_EMULATOR_LOSES_AFTER names a file: each GPU is lost once that has content.
 void lose_device_at(std::int64_t calls, int device = 0);
 // Calls for a GPU that may throw since the last lose_device_at() for it.
 std::int64_t count_calls(int device = 0);
+
+// An allocation of a GPU's memory is refused, and each later one, as if nothing were left; counted
+// from 0 from now on. A negative number ends that. At first the variable CAPTION_EMULATOR_REFUSES
+// decides: "1:40" refuses allocation 40 and later ones of GPU 1.
+void refuse_allocations_from(std::int64_t allocation, int device = 0);
+// Allocations of a GPU's memory since the last refuse_allocations_from() for it.
+std::int64_t count_device_allocations(int device = 0);
 
 // Calls since the process began in which the host waited for work of a GPU: synchronisations, and
 // copies to memory that is not pinned.
