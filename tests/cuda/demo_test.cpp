@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -70,6 +71,16 @@ TEST_CASE("captions in bf16 are those of the CPU, token for token") {
   const auto on_cpu = captions(run_on("cpu", "bf16"));
   CHECK(on_cpu.size() == 2);
   CHECK(captions(run_on("cuda", "bf16")) == on_cpu);
+}
+
+// GPU 1 of kDriver has compute capability 7.5: it holds weights of 16 bits as f16, for its
+// products.
+TEST_CASE("captions on a T4 in f16 are those of the CPU in f32, token for token") {
+  const auto on_cpu = captions(run_on("cpu", "f32", {"--limit=1"}));
+  CHECK(on_cpu.size() == 1);
+  std::vector<std::string> on_t4 = run_on("cuda", "bf16", {"--limit=1", "--devices=1"});
+  *std::next(std::find(on_t4.begin(), on_t4.end(), "--kv-dtype")) = "f16";
+  CHECK(captions(on_t4) == on_cpu);
 }
 
 TEST_CASE("captions that are drawn, with penalties, are those of the CPU, token for token") {
