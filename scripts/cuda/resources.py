@@ -11,7 +11,7 @@ bytes in flight and what its hot loops issue.
                                          when the record breaks a rule
 
 Rules: no spill; no local memory; at least one block on each card whose architecture the kernel is
-compiled for, except where it ends in a trap (kernels/cuda/primitives.cuh).
+compiled for, except where it ends in a trap (kernels/cuda/primitives.cuh); those of resource_rules.py.
 Writing needs nvcc, g++, binutils and nvdisasm; toolkits without the last: pip install
 nvidia-cuda-nvdisasm, or --nvdisasm PATH. --check needs nothing. Exits with 1 when a rule is broken or
 the record is old, with 77 when a tool is missing.
@@ -26,6 +26,7 @@ import tempfile
 from pathlib import Path
 
 import sass
+from resource_rules import find_breaches_of_speed
 from toolkit import (ARCHITECTURES, KERNELS, NO_NVCC, ROOT, Figures, compile_kernels, cubin_file,
                      demangle, find_breaches, find_nvcc, find_nvdisasm, has_kernels, hash_sources,
                      parse_figures, ptx_file)
@@ -175,7 +176,7 @@ def main() -> int:
             failures = update(tools, record, chosen)
         write_record(record)
     changes = find_changes(record)
-    breaches = failures + find_record_breaches(record)
+    breaches = failures + find_record_breaches(record) + find_breaches_of_speed(record)
     for line in changes + breaches:
         print(line)
     if changes:
