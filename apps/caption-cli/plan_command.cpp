@@ -211,7 +211,8 @@ int plan_one(const PlanFlags& flags, Planning& planning) {
 }
 
 int compare_all(const PlanFlags& flags, Planning& planning) {
-  plan::FormatReport report = compare_formats(planning.planner, planning.check.model.get());
+  plan::FormatReport report = compare_formats(planning.planner, planning.check.model.get(),
+                                              config::ComparedFormats::kHeldAndMade);
   add_plan_obstacles(flags, report.rows.front().plan.input, planning);
   for (plan::FormatRow& row : report.rows) {
     row.plan.input.obstacles = obstacle_texts(planning.check.obstacles);
@@ -305,7 +306,9 @@ void add_fit_flags(CLI::App& command, PlanFlags& flags) {
   command
       .add_flag("--fit", flags.fit,
                 "compare every format of the weights, and choose\n"
-                "For each format of --dtype that the model can be held in: bytes, predicted speed, "
+                "For each format of --dtype that the model can be held in, and each checkpoint "
+                "that quantize "
+                "could make of it: bytes, predicted speed, "
                 "the measured price (of bench --price weights), whether it fits, and whether it is "
                 "on the Pareto front of memory, speed and price. The choice, with its reason, is "
                 "the one of --dtype auto.")

@@ -93,13 +93,14 @@ CheckedRun check_planned_run(const Context& context, const Machine& machine,
           .check = std::move(check)};
 }
 
-plan::FormatReport compare_formats(config::RunPlanner& planner, const model::CaptionModel* model) {
+plan::FormatReport compare_formats(config::RunPlanner& planner, const model::CaptionModel* model,
+                                   config::ComparedFormats compared) {
   std::unique_ptr<model::CaptionModel> opened;
   if (model == nullptr) opened = open_for_digest(planner.run());
   if (opened != nullptr) model = opened.get();
   std::optional<Sha256> hash;
   if (model != nullptr) hash = model->content_hash();
-  return config::compare_formats(planner, hash);
+  return config::compare_formats(planner, hash, compared);
 }
 
 namespace {

@@ -11,6 +11,7 @@
 #include "config/load_preset.h"
 #include "config/run_planner.h"
 #include "config/unused_options.h"
+#include "config/weight_choice.h"
 #include "model/caption_model.h"
 #include "plan/format_report.h"
 #include "run_obstacles.h"
@@ -40,7 +41,9 @@ void adopt_generation_defaults(config::LoadedPreset& loaded);
 
 // config::compare_formats() with the prices measured for `model`; null: for the run's model, if it
 // can be opened.
-plan::FormatReport compare_formats(config::RunPlanner& planner, const model::CaptionModel* model);
+plan::FormatReport compare_formats(
+    config::RunPlanner& planner, const model::CaptionModel* model,
+    config::ComparedFormats compared = config::ComparedFormats::kHeld);
 
 // Replaces `auto` in quantization.weights by the format that is chosen for this machine, and logs
 // format and reason under the command's name; leaves another value as it is. Throws as

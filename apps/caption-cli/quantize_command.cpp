@@ -208,7 +208,7 @@ const char* option_without_gguf(const QuantizeFlags& flags) {
   return flags.damping ? "--damping is for gptq" : nullptr;
 }
 
-int make_gguf_files(const GgufFormat& format, const QuantizeFlags& flags,
+int make_gguf_files(const quantise::GgufFormat& format, const QuantizeFlags& flags,
                     quantise::GgufOptions options) {
   std::optional<weights::GgufSummary> made;
   {
@@ -226,7 +226,7 @@ int make_gguf_files(const GgufFormat& format, const QuantizeFlags& flags,
 void require_consistent(const QuantizeFlags& flags) {
   if (flags.output.empty()) throw Error(ErrorCode::kUsage, "quantize: -o is empty");
   const char* const option = option_without_gguf(flags);
-  if (find_gguf_format(flags.format) != nullptr && option != nullptr) {
+  if (quantise::find_gguf_format(flags.format) != nullptr && option != nullptr) {
     throw Error(ErrorCode::kUsage,
                 std::string("quantize: ") + option + "; " + flags.format + " has no such option");
   }
@@ -283,7 +283,7 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
   // Quantising takes long, so that what could not be run afterwards is refused before. Calibration
   // opens the model itself.
   if (!flags.calibration.is_wanted()) quantise::check_source(globals.context(), model);
-  if (const GgufFormat* const gguf = find_gguf_format(flags.format)) {
+  if (const quantise::GgufFormat* const gguf = quantise::find_gguf_format(flags.format)) {
     return make_gguf_files(*gguf, flags,
                            {.model = model,
                             .output = flags.output,
@@ -310,7 +310,8 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
   for (const quantise::FormatEntry& format : quantise::formats()) names.emplace_back(format.name);
-  for (const GgufFormat& format : gguf_formats()) names.emplace_back(format.name);
+  for (const quantise::GgufFormat& format : quantise::gguf_formats())
+    names.emplace_back(format.name);
   return names;
 }
 
@@ -321,7 +322,7 @@ std::string format_help() {
     text += separator + std::string(format.name) + ": " + std::string(format.summary);
     separator = ". ";
   }
-  for (const GgufFormat& format : gguf_formats()) {
+  for (const quantise::GgufFormat& format : quantise::gguf_formats()) {
     text += separator + std::string(format.name) + ": " + std::string(format.summary);
   }
   return text + ".";

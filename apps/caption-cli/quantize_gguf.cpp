@@ -1,6 +1,5 @@
 #include "quantize_gguf.h"
 
-#include <iterator>
 #include <string>
 
 #include "base/counted.h"
@@ -9,32 +8,7 @@
 #include "records/file_name.h"
 
 namespace caption::cli {
-namespace {
-
-constexpr GgufFormat kFormats[] = {
-    {.name = "gguf-q8_0",
-     .summary = "llama.cpp's files, 8 bits, blocks of 32, in every matrix",
-     .weights = weights::GgufWeights::kQ8_0},
-    {.name = "gguf-q4_0",
-     .summary = "llama.cpp's files, 4 bits, blocks of 32; tower and projector 8 bits",
-     .weights = weights::GgufWeights::kQ4_0},
-    {.name = "gguf-f16",
-     .summary = "llama.cpp's files, not quantised",
-     .weights = weights::GgufWeights::kF16},
-};
-
-}  // namespace
-
-std::span<const GgufFormat> gguf_formats() { return kFormats; }
-
-const GgufFormat* find_gguf_format(std::string_view name) {
-  for (const GgufFormat& format : kFormats) {
-    if (format.name == name) return &format;
-  }
-  return nullptr;
-}
-
-void report_gguf(const GgufFormat& format, const std::filesystem::path& output,
+void report_gguf(const quantise::GgufFormat& format, const std::filesystem::path& output,
                  const std::optional<weights::GgufSummary>& made) {
   if (!made) {
     log_warning("quantize", "interrupted; the same command continues");

@@ -18,6 +18,7 @@
 #include "pipeline/input_list.h"
 #include "plan/price_table.h"
 #include "price_comparison.h"
+#include "quantise/made_blueprint.h"
 #include "records/file_name.h"
 #include "version.h"
 
@@ -146,6 +147,7 @@ class WeightPricing {
   std::string work_;
   std::string model_hash_;
   std::string base_hash_;
+  std::string made_as_;
 };
 
 void WeightPricing::leave_out(FailedClips failed) {
@@ -204,6 +206,9 @@ void WeightPricing::measure_logits(const Variant& variant, const OpenedModel& op
 
 void WeightPricing::note_model(const Variant& variant, const OpenedModel& opened) {
   (variant.is_base ? base_hash_ : model_hash_) = opened.model->content_hash().hex();
+  if (variant.is_base || base_hash_.empty()) return;
+  made_as_ =
+      quantise::read_made_as(config::find_model(variant.preset.model.path, bench_.locations));
 }
 
 std::string WeightPricing::find_obstacle() const {
@@ -233,6 +238,7 @@ plan::PriceTable WeightPricing::make_table() const {
   const std::vector<bench::PriceRow>& rows = collector_.rows();
   plan::PriceTable table{.model_hash = model_hash_,
                          .base_hash = base_hash_,
+                         .made_as = made_as_,
                          .arithmetic = std::string(cpu_tier_name(bench_.context.cpu_tier)),
                          .positions = rows.front().logits->positions,
                          .clips = rows.front().median_run().num_clips,

@@ -11,14 +11,14 @@
 namespace caption::bench {
 namespace {
 
-constexpr double kWidth = 760;
+constexpr double kWidth = 800;
 constexpr double kHeight = 500;
 constexpr double kLeft = 84;
-constexpr double kRight = 232;  // includes kLabelRoom for the labels
+constexpr double kRight = 272;  // includes kLabelRoom for the labels
 constexpr double kTop = 76;
 constexpr double kBelow = 62;    // height of the ticks and the label of the x axis
 constexpr double kNoteRow = 18;  // height of a line below the chart
-constexpr double kLabelRoom = 196;
+constexpr double kLabelRoom = 236;
 constexpr double kLabelHeight = 17;
 constexpr double kMarkRadius = 5;
 constexpr double kRingRadius = 9;

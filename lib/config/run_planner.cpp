@@ -43,11 +43,11 @@ RunPlanner::RunPlanner(PlannedRun run, PlanAssumptions assumed)
   }
 }
 
-void RunPlanner::add_adapters(const Preset& preset, plan::PlanInput& input) {
+void RunPlanner::add_adapters(const Preset& preset, const model::Blueprint& blueprint,
+                              plan::PlanInput& input) {
   if (!run_.found.note.empty()) return;  // adapters need the names in the model's files
   try {
-    input.adapters =
-        measure_adapters(run_.context, preset, run_.loaded.locations, run_.found.blueprint);
+    input.adapters = measure_adapters(run_.context, preset, run_.loaded.locations, blueprint);
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
     adapter_error_ = error;
@@ -101,14 +101,14 @@ void RunPlanner::set_rates(plan::PlanInput& input) {
   }
 }
 
-plan::PlanInput RunPlanner::input(WeightFormat format) {
+plan::PlanInput RunPlanner::input(WeightFormat format, const model::Blueprint& blueprint) {
   Preset preset = this->preset();
   preset.quantization.weights = format;
-  plan::PlanInput input = plan_input(preset, run_.context, run_.found.blueprint);
+  plan::PlanInput input = plan_input(preset, run_.context, blueprint);
   input.draft = draft_;
   input.frame = assumed_.frame;
   input.output_tokens = assumed_.output_tokens.value_or(input.output_tokens);
-  add_adapters(preset, input);
+  add_adapters(preset, blueprint, input);
   add_prompt(input);
   set_device(preset, input);
   set_rates(input);

@@ -55,11 +55,14 @@ class RunPlanner {
   // The input for weights in this format. The first call for the CPU measures its rates, unless
   // both are assumed. Throws Error(kUsage) for rates that are neither known nor assumed. Adapters
   // that cannot be read are left out, and adapter_error() is set.
-  plan::PlanInput input(WeightFormat format);
+  plan::PlanInput input(WeightFormat format) { return input(format, run_.found.blueprint); }
+  // The same for a checkpoint that is to be made of the model, with its blueprint.
+  plan::PlanInput input(WeightFormat format, const model::Blueprint& blueprint);
   const std::optional<Error>& adapter_error() const { return adapter_error_; }
 
  private:
-  void add_adapters(const Preset& preset, plan::PlanInput& input);
+  void add_adapters(const Preset& preset, const model::Blueprint& blueprint,
+                    plan::PlanInput& input);
   void add_prompt(plan::PlanInput& input) const;
   void set_device(const Preset& preset, plan::PlanInput& input) const;
   void set_rates(plan::PlanInput& input);

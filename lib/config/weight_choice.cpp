@@ -1,6 +1,9 @@
 #include "config/weight_choice.h"
 
+#include <algorithm>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +14,7 @@
 #include "config/resolve.h"
 #include "config/resources.h"
 #include "model/file_codes.h"
+#include "quantise/made_blueprint.h"
 
 namespace caption::config {
 namespace {
@@ -70,9 +74,74 @@ bool has_products(RunPlanner& planner, WeightFormat choice) {
   return has_on_cpu || !find_format_obstacle(planner.input(choice)).has_value();
 }
 
+// Whether `quantize` takes the model: a folder whose weights are no codes.
+bool can_be_quantised(const PlannedRun& run) {
+  const ModelSection& model = run.loaded.preset.model;
+  const std::vector<model::Parameter>& parameters = run.found.blueprint.parameters;
+  return !model.is_composed && !model.path.ends_with(".gguf") &&
+         std::none_of(parameters.begin(), parameters.end(), [](const model::Parameter& parameter) {
+           return parameter.codes.has_value() || parameter.e4m3.has_value();
+         });
+}
+
+// The price of a checkpoint that was made in the format with default options, held as `choice`: of
+// a plain one and a calibrated one, the one that loses less.
+struct MadePrice {
+  std::string made_as;
+  std::optional<plan::FormatPrice> price = {};
+  std::int64_t positions = 0;
+};
+MadePrice find_made_price(std::span<const plan::FoundPriceTable> tables, const std::string& format,
+                          WeightFormat choice) {
+  MadePrice best{.made_as = format};
+  for (const plan::FoundPriceTable& found : tables) {
+    const std::string& made_as = found.table.made_as;
+    if (made_as != format && made_as != format + " --calibrate") continue;
+    const plan::FormatPrice* const price = found.table.find(choice_name(choice));
+    if (price == nullptr || (best.price && best.price->mean_kl <= price->mean_kl)) continue;
+    best = {.made_as = made_as, .price = *price, .positions = found.table.positions};
+  }
+  return best;
+}
+
+// Adds the rows of the checkpoints that can be made of the model. Returns the fewest positions of
+// their prices; 0 if they have none.
+std::int64_t add_made_rows(RunPlanner& planner, const std::optional<Sha256>& model_hash,
+                           std::vector<plan::FormatRow>& rows) {
+  const PlannedRun& run = planner.run();
+  std::int64_t positions = 0;
+  if (!can_be_quantised(run)) return positions;
+  std::vector<plan::FoundPriceTable> tables;
+  if (model_hash.has_value()) {
+    tables = plan::find_made_price_tables(*model_hash, price_folders(run.loaded.locations));
+  }
+  for (const std::string_view format : quantise::code_formats()) {
+    model::Blueprint blueprint;
+    try {
+      blueprint = quantise::made_blueprint(run.found.blueprint, format);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnavailable) throw;
+      log_info("plan", error.what());
+      continue;
+    }
+    const WeightFormat choice =
+        model::rounds_activations(blueprint) ? WeightFormat::kW8A8 : WeightFormat::kBF16;
+    plan::PlanInput input = planner.input(choice, blueprint);
+    limit_frames(planner.preset(), input);
+    MadePrice found = find_made_price(tables, std::string(format), choice);
+    if (found.price) {
+      positions = positions == 0 ? found.positions : std::min(positions, found.positions);
+    }
+    rows.push_back(plan::make_made_row(std::move(found.made_as), plan::make_plan(input),
+                                       std::move(found.price)));
+  }
+  return positions;
+}
+
 }  // namespace
 
-plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha256>& model_hash) {
+plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha256>& model_hash,
+                                   ComparedFormats compared) {
   const PlannedRun& run = planner.run();
   std::optional<plan::FoundPriceTable> prices = find_prices(model_hash, run.loaded.locations);
   std::vector<plan::FormatRow> rows;
@@ -96,10 +165,13 @@ plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha2
         plan::make_format_row(std::string(choice.name), plan::make_plan(input), std::move(price)));
     rows.back().cost.is_own = choice.value == WeightFormat::kW8A8 && rounds_activations;
   }
+  const std::int64_t made_positions =
+      compared == ComparedFormats::kHeldAndMade ? add_made_rows(planner, model_hash, rows) : 0;
   const ModelSection& model = planner.preset().model;
   plan::FormatReport report = plan::make_format_report(
       std::move(rows), std::move(prices),
       model.is_composed ? "--preset " + run.loaded.path.string() : "--model " + model.path);
+  report.made_positions = made_positions;
   report.left_out = left_out.texts();
   return report;
 }

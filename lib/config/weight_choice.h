@@ -10,11 +10,18 @@
 
 namespace caption::config {
 
+enum class ComparedFormats {
+  kHeld,         // in which the model can be held
+  kHeldAndMade,  // and those of the checkpoints that `quantize` can make of it
+};
+
 // Compares every format that this build can hold the run's model in; a file with codes has those
 // that keep them, unless the preset has requantize. `model_hash` is CaptionModel::content_hash(),
 // by which the measured prices are found; without it, and for a table that cannot be used, which a
 // warning names, no price is measured. Throws as RunPlanner::input() and make_plan().
-plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha256>& model_hash);
+// Checkpoints to be made have rows of their own, with prices of those that were made of the model.
+plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha256>& model_hash,
+                                   ComparedFormats compared = ComparedFormats::kHeld);
 
 // The format of a row as the option's value.
 WeightFormat weights_of(const plan::FormatRow& row);

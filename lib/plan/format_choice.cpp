@@ -82,7 +82,7 @@ std::string describe_too_large(std::span<const FormatCost> formats,
                                const IsAcceptable& is_acceptable) {
   std::vector<std::string> names;
   for (const FormatCost& format : formats) {
-    const bool is_left_out = !format.fits && format.format != WeightFormat::kF32;
+    const bool is_left_out = !format.fits && !format.is_made && format.format != WeightFormat::kF32;
     if (is_left_out && is_acceptable(format)) names.push_back(format.name);
   }
   if (names.empty()) return {};
@@ -184,14 +184,16 @@ std::vector<bool> pareto_front(std::span<const FormatCost> formats) {
 FormatChoice choose_format(std::span<const FormatCost> formats) {
   Candidates fitting;
   Candidates measured;
+  std::int64_t num_here = 0;
   for (std::size_t i = 0; i < formats.size(); ++i) {
+    if (formats[i].is_made) continue;
+    ++num_here;
     if (!formats[i].fits || formats[i].format == WeightFormat::kF32) continue;
     fitting.push_back(i);
     if (formats[i].loss.has_value()) measured.push_back(i);
   }
   if (fitting.empty()) {
-    return {.index = std::nullopt,
-            .reason = "none of " + counted(std::ssize(formats), "format") + " fits"};
+    return {.index = std::nullopt, .reason = "none of " + counted(num_here, "format") + " fits"};
   }
   return measured.empty() ? choose_unmeasured(formats, fitting)
                           : choose_measured(formats, measured);

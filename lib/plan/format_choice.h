@@ -2,7 +2,8 @@
 // measured loss.
 //
 // The rule, in this order:
-//   1. Formats that do not fit are left out, and so is f32: bf16 takes half the memory.
+//   1. Formats that do not fit are left out, and so are checkpoints that are yet to be made, and
+//      f32: bf16 takes half the memory.
 //   2. With measured losses (plan/price_table.h): the fastest of the formats that lose at most
 //      kMostLoss. If none does, the one that loses least.
 //   3. Without: the fastest of bf16, int8 and the format in which the checkpoint says that it is
@@ -44,6 +45,8 @@ struct FormatCost {
   std::optional<double> loss = {};  // mean KL in nats per token; not set if not measured
   // Whether the checkpoint says that its weights are multiplied so: its maker has weighed the loss.
   bool is_own = false;
+  // Whether it is that of a checkpoint that `caption-cli quantize` would first have to make.
+  bool is_made = false;
 };
 
 // Whether a model in the format is multiplied by activations that are integers of 8 bits.
@@ -55,7 +58,7 @@ bool has_8_bit_activations(weights::WeightFormat format);
 std::vector<bool> pareto_front(std::span<const FormatCost> formats);
 
 struct FormatChoice {
-  std::optional<std::size_t> index;  // not set if no format but f32 fits
+  std::optional<std::size_t> index;  // not set if none of the formats fits, f32 left aside
   std::string reason;                // one sentence with the figures
 };
 

@@ -15,9 +15,9 @@
 namespace caption::plan {
 namespace {
 
-constexpr std::size_t kNameWidth = 14;
+constexpr std::size_t kNameWidth = 19;
 constexpr std::size_t kColumnWidth = 11;
-constexpr std::size_t kDifferenceWidth = 30;
+constexpr std::size_t kDifferenceWidth = 32;
 
 // Videos at a time that are asked for; 0 if even one has more beams than max_num_seqs.
 std::int64_t asked_videos(const PlanInput& input) { return input.max_num_seqs / input.num_beams; }
@@ -88,6 +88,13 @@ std::string uncounted_text(const PlanInput& input) {
          "); \"may be used\" is for weights, decoder activations and KV pages alone\n";
 }
 
+std::string made_text(const FormatReport& report) {
+  if (!report.has_made_rows()) return {};
+  return "(made), (calibrated): checkpoints that `caption-cli quantize MODEL -o DIR --format "
+         "FORMAT` "
+         "makes once, without and with --calibrate; the choice is among the others\n";
+}
+
 // A line for each arithmetic: "  measured here and now on 2 threads, bf16: 31.2 GB/s, 240 GFLOP/s".
 std::string rates_text(const FormatReport& report) {
   std::vector<std::string> lines;
@@ -101,15 +108,25 @@ std::string rates_text(const FormatReport& report) {
   return join(lines, "");
 }
 
+// ", of those to be made 1005 or more", where they have prices.
+std::string made_positions_text(const FormatReport& report) {
+  if (report.made_positions == 0) return {};
+  return ", of those to be made " + std::to_string(report.made_positions) + " or more";
+}
+
 std::string prices_text(const FormatReport& report) {
   if (!report.prices.has_value()) {
-    return "KL and meteor-ko are not measured: " + advise_to_measure(report) + "\n";
+    const std::string known = report.made_positions == 0
+                                  ? "KL and meteor-ko are not measured: "
+                                  : "KL and meteor-ko are measured for some of those to be made "
+                                    "alone; for the others ";
+    return known + advise_to_measure(report) + "\n";
   }
   const PriceTable& table = report.prices->table;
   return "KL: nats a token against f32, mean of " + counted(table.positions, "position") +
-         "; meteor-ko: difference from f32 on " + counted(table.clips, "clip") +
-         " with its 95 % interval; measured in " + table.arithmetic + " arithmetic by " +
-         table.made_by + ", " + report.prices->path.string() + "\n";
+         made_positions_text(report) + "; meteor-ko: difference from f32 on " +
+         counted(table.clips, "clip") + " with its 95 % interval; measured in " + table.arithmetic +
+         " arithmetic by " + table.made_by + ", " + report.prices->path.string() + "\n";
 }
 
 void write_price_json(const FormatPrice& price, JsonWriter& json) {
@@ -141,6 +158,7 @@ void write_row_json(const FormatRow& row, JsonWriter& json) {
         .add("decode_tokens_per_s", plan.decode_tokens_per_s)
         .add("videos_per_s", plan.videos_per_s);
   }
+  if (row.cost.is_made) json.add("made_as", row.made_as);
   if (row.price.has_value()) write_price_json(*row.price, json);
   json.end_object();
 }
@@ -168,11 +186,19 @@ void write_table_json(const FoundPriceTable& found, JsonWriter& json) {
 
 }  // namespace
 
+bool FormatReport::has_made_rows() const {
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const FormatRow& row) { return row.cost.is_made; });
+}
+
 const FormatRow& FormatReport::planned() const {
   if (const FormatRow* const row = chosen()) return *row;
   CAPTION_CHECK(!rows.empty(), "plan: a model that no format can hold");
   const auto is_smaller = [](const FormatRow& a, const FormatRow& b) {
-    return a.cost.fits != b.cost.fits ? b.cost.fits : a.cost.memory_bytes < b.cost.memory_bytes;
+    const bool is_a_left_out = a.cost.fits || a.cost.is_made;
+    const bool is_b_left_out = b.cost.fits || b.cost.is_made;
+    return is_a_left_out != is_b_left_out ? is_b_left_out
+                                          : a.cost.memory_bytes < b.cost.memory_bytes;
   };
   return *std::min_element(rows.begin(), rows.end(), is_smaller);
 }
@@ -191,6 +217,17 @@ FormatRow make_format_row(std::string name, Plan plan, std::optional<FormatPrice
   if (price.has_value()) row.cost.loss = price->mean_kl;
   row.plan = std::move(plan);
   row.price = std::move(price);
+  return row;
+}
+
+FormatRow make_made_row(std::string made_as, Plan plan, std::optional<FormatPrice> price) {
+  const std::size_t space = made_as.find(' ');
+  const bool is_calibrated = made_as.find("--calibrate") != std::string::npos;
+  FormatRow row =
+      make_format_row(made_as.substr(0, space) + (is_calibrated ? " (calibrated)" : " (made)"),
+                      std::move(plan), std::move(price));
+  row.cost.is_made = true;
+  row.made_as = std::move(made_as);
   return row;
 }
 
@@ -224,8 +261,8 @@ std::string to_text(const FormatReport& report) {
                      heading_text();
   for (const FormatRow& row : report.rows) text += row_text(row, &row == report.chosen());
   for (const std::string& left_out : report.left_out) text += "left out: " + left_out + "\n";
-  text +=
-      ">: chosen below; *: on the Pareto front of memory, speed and KL\n" + uncounted_text(input);
+  text += ">: chosen below; *: on the Pareto front of memory, speed and KL\n" + made_text(report) +
+          uncounted_text(input);
   text += "prefill and decode: tok/s, at most; videos/s: without reading the films; rates:\n" +
           rates_text(report);
   text += prices_text(report);

@@ -18,19 +18,24 @@ struct FormatRow {
   Plan plan;                              // plan of a run whose weights are held so
   std::optional<FormatPrice> price = {};  // not set if not measured
   bool is_on_front = false;
+  // For a checkpoint that is yet to be made: how, as PriceTable::made_as; otherwise empty.
+  std::string made_as = {};
 };
 
 struct FormatReport {
   std::vector<FormatRow> rows;
   FormatChoice choice;  // index of a row
   std::optional<FoundPriceTable> prices = {};
-  std::string model_flags;  // "--model X" or "--preset X", for the advice to measure
+  std::int64_t made_positions = 0;  // the fewest of the tables of checkpoints that were made
+  std::string model_flags;          // "--model X" or "--preset X", for the advice to measure
 
   // Formats that have no row, with the reason: "nf4: this build does not hold nf4, ...".
   std::vector<std::string> left_out = {};
 
+  bool has_made_rows() const;
   const FormatRow* chosen() const { return choice.index ? &rows[*choice.index] : nullptr; }
-  // The row that is chosen or, if none is, that of the least memory of those that do not fit.
+  // The row that is chosen or, if none is, that of the least memory of those that do not fit and
+  // need not be made.
   const FormatRow& planned() const;
 };
 
@@ -40,6 +45,9 @@ std::int64_t bytes_in_use(const Plan& plan);
 
 // Makes the row of a format from its plan and its measured price. `name` is as --dtype takes it.
 FormatRow make_format_row(std::string name, Plan plan, std::optional<FormatPrice> price);
+// The same of a checkpoint that is yet to be made, "gptq --calibrate"; its name is
+// "gptq (calibrated)", or "nf4 (made)".
+FormatRow make_made_row(std::string made_as, Plan plan, std::optional<FormatPrice> price);
 
 // Determines front and choice from the rows, one or more. If nothing fits, the reason ends with the
 // limit of the smallest one.

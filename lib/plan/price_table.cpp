@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <system_error>
 
@@ -118,8 +119,8 @@ PriceTable parse(std::string_view text, const std::string& name) {
     fail(name, "price_table is " + std::to_string(layout) + ", but this version reads " +
                    std::to_string(kLayout));
   }
-  require_known_keys(root, {"price_table", "model_hash", "base_hash", "arithmetic", "positions",
-                            "clips", "made_by", "formats"});
+  require_known_keys(root, {"price_table", "model_hash", "base_hash", "made_as", "arithmetic",
+                            "positions", "clips", "made_by", "formats"});
   PriceTable table{.model_hash = require_hash(root, "model_hash"),
                    .arithmetic = require_name(root, "arithmetic"),
                    .positions = root.require_int("positions", 1, kMaxInt),
@@ -127,6 +128,7 @@ PriceTable parse(std::string_view text, const std::string& name) {
                    .made_by = require_name(root, "made_by"),
                    .formats = read_formats(root)};
   if (root.has("base_hash")) table.base_hash = require_hash(root, "base_hash");
+  if (root.has("made_as")) table.made_as = require_name(root, "made_as");
   return table;
 }
 
@@ -154,6 +156,7 @@ std::string to_json(const PriceTable& table) {
   JsonWriter json;
   json.begin_object().add("price_table", kLayout).add("model_hash", table.model_hash);
   if (!table.base_hash.empty()) json.add("base_hash", table.base_hash);
+  if (!table.made_as.empty()) json.add("made_as", table.made_as);
   json.add("arithmetic", table.arithmetic)
       .add("positions", table.positions)
       .add("clips", table.clips)
@@ -237,6 +240,33 @@ std::optional<FoundPriceTable> find_price_table(const Sha256& model_hash,
     best = FoundPriceTable{.table = std::move(table), .path = path};
   }
   return best;
+}
+
+std::vector<FoundPriceTable> find_made_price_tables(const Sha256& base_hash,
+                                                    std::span<const fs::path> folders) {
+  const std::string hash = base_hash.hex();
+  std::map<std::string, FoundPriceTable> found;
+  for (const fs::path& folder : folders) {
+    std::error_code ignored;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+      if (entry.path().extension() != ".json") continue;
+      try {
+        PriceTable table = read_price_table(entry.path());
+        const std::string name = table.model_hash + ".json";
+        if (table.base_hash != hash || table.made_as.empty() || entry.path().filename() != name) {
+          continue;
+        }
+        const auto other = found.find(name);
+        if (other != found.end() && other->second.table.positions >= table.positions) continue;
+        found[name] = {.table = std::move(table), .path = entry.path()};
+      } catch (const Error& error) {
+        if (is_of_machine(error.code())) throw;
+      }
+    }
+  }
+  std::vector<FoundPriceTable> tables;
+  for (auto& [name, table] : found) tables.push_back(std::move(table));
+  return tables;
 }
 
 }  // namespace caption::plan

@@ -51,6 +51,9 @@ struct PriceTable {
   // The same of the reference if that is another model, of which this one was made by rounding;
   // otherwise empty.
   std::string base_hash = {};
+  // How `caption-cli quantize` made the model of that one: "gptq --calibrate"; empty where it did
+  // not.
+  std::string made_as = {};
   std::string arithmetic;      // the CPU tier that computed: "avx512bf16"
   std::int64_t positions = 0;  // number of positions at which logits were compared
   std::int64_t clips = 0;      // that were captioned
@@ -93,5 +96,12 @@ struct FoundPriceTable {
 // Throws as read_price_table(), and Error(kBadPreset) when the file has the table of another model.
 std::optional<FoundPriceTable> find_price_table(const Sha256& model_hash,
                                                 std::span<const std::filesystem::path> folders);
+
+// Finds the tables of models that `caption-cli quantize` made of the model with this content
+// (PriceTable::made_as is not empty), by file names; of the same file name in several folders, as
+// find_price_table(). Files that are no tables are passed over: the models that they are named
+// after tell of them.
+std::vector<FoundPriceTable> find_made_price_tables(const Sha256& base_hash,
+                                                    std::span<const std::filesystem::path> folders);
 
 }  // namespace caption::plan

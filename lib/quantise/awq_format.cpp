@@ -44,6 +44,14 @@ class AwqFormat final : public Format {
             plan_tensor(matrix.module + ".qzeros", "I32", {groups, rows / kCodesPerWord}),
             plan_tensor(matrix.module + ".scales", "F16", {groups, rows})};
   }
+  std::optional<weights::StoredCodes> codes(const MatrixPlan& /*matrix*/) const override {
+    return weights::StoredCodes{
+        .method = "awq",
+        .format = MatrixFormat::kAwq,
+        .layout = {.group_columns = group_,
+                   .has_offsets = true,
+                   .numbers = {.scales = DType::kF16, .offsets = DType::kI8}}};
+  }
   std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const override {
     return pack(pool, round_awq(pool, matrix, group_));
   }

@@ -4,6 +4,7 @@
 // its JSON ends in spaces.
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 #include "base/json.h"
@@ -65,6 +66,7 @@ class BlockFormat final : public Format {
     return std::nullopt;
   }
   std::vector<PlannedTensor> parts(const MatrixPlan& matrix) const override;
+  std::optional<weights::StoredCodes> codes(const MatrixPlan& matrix) const override;
   std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const override;
   std::string config(const ConfigSubject& subject) const override {
     return bitsandbytes_config(
@@ -112,6 +114,19 @@ std::vector<PlannedTensor> BlockFormat::parts(const MatrixPlan& matrix) const {
   return parts;
 }
 
+// Blocks continue across the ends of rows, so that groups are what divides both.
+std::optional<weights::StoredCodes> BlockFormat::codes(const MatrixPlan& matrix) const {
+  constexpr std::int64_t kMinGroupColumns = 8;  // of the kernels
+  const std::int64_t columns = matrix.shape[1];
+  const std::int64_t group = std::gcd(kBlock, columns);
+  const bool is_multiplied = columns % 2 == 0 && (group >= kMinGroupColumns || group == columns);
+  if (!is_multiplied) return std::nullopt;
+  return weights::StoredCodes{
+      .method = table_ == BlockTable::kNf4 ? "nf4" : "fp4",
+      .format = double_quant_ ? MatrixFormat::kNf4Double : MatrixFormat::kNf4,
+      .layout = {.group_columns = group}};
+}
+
 std::vector<Bytes> BlockFormat::encode(ThreadPool& pool, ConstView matrix) const {
   const BlockCodes blocks = round_to_blocks(pool, matrix, table_);
   NestedScales nested;
@@ -137,6 +152,11 @@ class LlmInt8Format final : public Format {
     return {plan_tensor(matrix.module + ".weight", "I8", {matrix.shape[0], matrix.shape[1]}),
             plan_tensor(matrix.module + ".SCB", "F32", {matrix.shape[0]}),
             plan_tensor(matrix.module + ".weight_format", "U8", {})};
+  }
+  std::optional<weights::StoredCodes> codes(const MatrixPlan& matrix) const override {
+    return weights::StoredCodes{.method = "llm.int8",
+                                .format = MatrixFormat::kInt8,
+                                .layout = {.is_8_bit = true, .group_columns = matrix.shape[1]}};
   }
   std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const override {
     const RoundedMatrix rounded = round_llm_int8(pool, matrix);

@@ -64,6 +64,14 @@ class RowFormat final : public Format {
     return {plan_tensor(matrix.module + ".weight", "I8", {matrix.shape[0], matrix.shape[1]}),
             plan_tensor(matrix.module + ".weight_scale", dtype, {matrix.shape[0], 1})};
   }
+  std::optional<weights::StoredCodes> codes(const MatrixPlan& matrix) const override {
+    return weights::StoredCodes{.method = "compressed-tensors",
+                                .format = MatrixFormat::kInt8Row,
+                                .layout = {.is_8_bit = true,
+                                           .group_columns = matrix.shape[1],
+                                           .numbers = {.scales = matrix.dtype}},
+                                .rounds_activations = true};
+  }
   std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const override {
     const RoundedMatrix rounded = round_symmetric(pool, matrix, 8, 0);
     const auto codes = std::as_bytes(std::span(rounded.codes));
@@ -96,6 +104,12 @@ class PackedFormat final : public Format {
     return {plan_tensor(matrix.module + ".weight_packed", "I32", {rows, columns / kCodesPerWord}),
             plan_tensor(matrix.module + ".weight_scale", dtype, {rows, columns / group_}),
             plan_tensor(matrix.module + ".weight_shape", "I64", {2})};
+  }
+  std::optional<weights::StoredCodes> codes(const MatrixPlan& matrix) const override {
+    return weights::StoredCodes{
+        .method = "compressed-tensors",
+        .format = MatrixFormat::kInt4,
+        .layout = {.group_columns = group_, .numbers = {.scales = matrix.dtype}}};
   }
   std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const override;
   std::string config(const ConfigSubject& subject) const override {

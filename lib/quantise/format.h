@@ -16,6 +16,7 @@
 #include "quantise/rounding.h"
 #include "tensor/tensor.h"
 #include "weights/safetensors_writer.h"
+#include "weights/source.h"
 
 namespace caption::quantise {
 
@@ -50,6 +51,9 @@ class Format {
   virtual std::optional<std::string> obstacle(const MatrixPlan& matrix) const = 0;
   // Returns the tensors that stand for the matrix; their sizes depend on shape and dtype alone.
   virtual std::vector<weights::PlannedTensor> parts(const MatrixPlan& matrix) const = 0;
+  // Returns how weights::Source::codes_of() will find the matrix in a checkpoint that encode()
+  // makes; nullopt where no kernel multiplies by its codes.
+  virtual std::optional<weights::StoredCodes> codes(const MatrixPlan& matrix) const = 0;
   // Returns the bytes of these tensors, in their order. The matrix is f32, bf16 or f16, dense.
   // Throws Error(kBadModel) when a weight is not finite, or too large for the format.
   virtual std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const = 0;

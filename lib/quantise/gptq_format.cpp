@@ -46,6 +46,15 @@ class GptqFormat final : public Format {
             plan_tensor(matrix.module + ".scales", "F16", {groups, rows}),
             plan_tensor(matrix.module + ".g_idx", "I32", {columns})};
   }
+  std::optional<weights::StoredCodes> codes(const MatrixPlan& /*matrix*/) const override {
+    return weights::StoredCodes{
+        .method = "gptq",
+        .format = MatrixFormat::kAwq,
+        .layout = {.group_columns = group_,
+                   .has_offsets = !is_symmetric_,
+                   .has_column_order = has_act_order_,
+                   .numbers = {.scales = DType::kF16, .offsets = DType::kI8}}};
+  }
   std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const override {
     return pack(pool, round_gptq(pool, matrix, group_, is_symmetric_));
   }

@@ -11,6 +11,18 @@ namespace {
 // Changes with the bytes that this program makes of the same weights.
 constexpr const char* kRevision = "2";
 
+constexpr GgufFormat kFormats[] = {
+    {.name = "gguf-q8_0",
+     .summary = "llama.cpp's files, 8 bits, blocks of 32, in every matrix",
+     .weights = weights::GgufWeights::kQ8_0},
+    {.name = "gguf-q4_0",
+     .summary = "llama.cpp's files, 4 bits, blocks of 32; tower and projector 8 bits",
+     .weights = weights::GgufWeights::kQ4_0},
+    {.name = "gguf-f16",
+     .summary = "llama.cpp's files, not quantised",
+     .weights = weights::GgufWeights::kF16},
+};
+
 struct Stopped {};
 
 Settings settings_of(const GgufOptions& options, const weights::GgufExport& files) {
@@ -82,6 +94,15 @@ std::optional<weights::GgufSummary> write(const GgufOptions& options) {
 }
 
 }  // namespace
+
+std::span<const GgufFormat> gguf_formats() { return kFormats; }
+
+const GgufFormat* find_gguf_format(std::string_view name) {
+  for (const GgufFormat& format : kFormats) {
+    if (format.name == name) return &format;
+  }
+  return nullptr;
+}
 
 std::optional<weights::GgufSummary> make_gguf(const GgufOptions& options) {
   try {

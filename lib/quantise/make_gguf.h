@@ -6,13 +6,24 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/digest_cache.h"
 #include "quantise/quantise_checkpoint.h"
 #include "weights/gguf_export.h"
 
 namespace caption::quantise {
+
+struct GgufFormat {
+  std::string_view name;     // "gguf-q8_0"
+  std::string_view summary;  // what it is, for --help
+  weights::GgufWeights weights = weights::GgufWeights::kF16;
+};
+std::span<const GgufFormat> gguf_formats();
+// Returns nullptr for a name that none has.
+const GgufFormat* find_gguf_format(std::string_view name);
 
 struct GgufOptions {
   std::filesystem::path model;   // a folder with safetensors

@@ -23,6 +23,9 @@ namespace fs = std::filesystem;
 const std::vector<std::string> kHeld = {"f32",  "bf16", "int8",       "int4",      "nf4",
                                         "w8a8", "w4a8", "int4-head4", "w4a8-head4"};
 
+const std::vector<std::string> kMade = {"nf4", "fp4",  "int8",      "w8a8",     "w4a16",
+                                        "awq", "gptq", "gguf-q8_0", "gguf-q4_0"};
+
 JsonObject parse(const std::string& text) {
   return JsonObject::parse(text, "stdout", ErrorCode::kInternal);
 }
@@ -96,8 +99,8 @@ TEST_SUITE("app/fit") {
     CHECK(json.get_bool("can_run", false));
     CHECK(json.require_int("batch", 0, 99) == 3);
     const std::vector<JsonObject> rows = json.get_objects("formats");
-    REQUIRE(rows.size() == kHeld.size());
-    for (std::size_t i = 0; i < rows.size(); ++i) {
+    REQUIRE(rows.size() == kHeld.size() + kMade.size());
+    for (std::size_t i = 0; i < kHeld.size(); ++i) {
       CHECK(rows[i].get_string("format", "") == kHeld[i]);
       CHECK(rows[i].get_bool("fits", false));
       CHECK(rows[i].require_int("concurrent_videos", 0, 99) == 3);
@@ -107,6 +110,16 @@ TEST_SUITE("app/fit") {
             rows[i].require_int("weight_bytes", 0, 1LL << 40) +
                 rows[i].require_int("kv_bytes", 0, 1LL << 40));
     }
+    for (std::size_t i = 0; i < kMade.size(); ++i) {
+      const JsonObject& row = rows[kHeld.size() + i];
+      const std::string made_as = row.get_string("made_as", "");
+      CAPTURE(made_as);
+      CHECK((made_as == kMade[i] || made_as == kMade[i] + " --calibrate"));
+      CHECK(row.get_bool("fits", false));
+      CHECK(row.get_double("mean_kl", -1) > 0);  // of a table that the program comes with
+      CHECK(row.get_double("decode_tokens_per_s", 0) > 0);
+    }
+    CHECK(contains(text.out, " gptq (calibrated) "));
     CHECK(read_text(svg).ends_with("</svg>\n"));
     CHECK(contains(read_text(svg), "nf4, KL 0.0010"));
   }
@@ -177,6 +190,7 @@ TEST_SUITE("app/fit") {
     CHECK(contains(plan_fit({"--model", model.path().string()}).out,
                    "left out: int8, int4, nf4, w8a8, w4a8, int4-head4, w4a8-head4: would round "
                    "the codes of the file a second time"));
+    // None is to be made: quantize takes no codes.
     CHECK(formats_of({"--requantize", "true"}) == join(kHeld));
   }
 
@@ -187,7 +201,9 @@ TEST_SUITE("app/fit") {
     CHECK(planned.exit_code == 0);
     CHECK(contains(planned.err, cache.path().string()));
     CHECK(std::count(planned.err.begin(), planned.err.end(), '\n') == 1);
-    CHECK_FALSE(contains(planned.out, "mean_kl"));
+    for (const JsonObject& row : parse(planned.out).get_objects("formats")) {
+      CHECK((row.has("made_as") || !row.has("mean_kl")));
+    }
   }
 
   TEST_CASE("--dtype auto runs in the chosen format, and a resumed run keeps it") {

@@ -173,6 +173,7 @@ TEST_SUITE("app/price") {
     const plan::PriceTable table = only_table(cache);
     CHECK(table.model_hash != table.base_hash);
     CHECK(table.base_hash.size() == 64);
+    CHECK(table.made_as == "nf4");
     REQUIRE(table.formats.size() == 3);
     for (const plan::FormatPrice& price : table.formats) {
       CAPTURE(price.format);

@@ -60,6 +60,19 @@ bool beats(const FormatCost& a, const FormatCost& b) {
 }
 
 TEST_SUITE("plan/format_choice") {
+  TEST_CASE("a checkpoint that is yet to be made is not chosen, however good, and not counted") {
+    std::vector<FormatCost> formats = measured();
+    formats.push_back(cost(WeightFormat::kBF16, "gptq (made)", 900, 1e-6));
+    formats.back().is_made = true;
+    CHECK(chosen_of(formats) == "w8a8");
+    CHECK(pareto_front(formats).back());
+    formats.back().fits = false;
+    CHECK_FALSE(has(formats, "gptq"));
+    for (FormatCost& format : formats) format.fits = format.is_made;
+    CHECK(chosen_of(formats) == "none");
+    CHECK(has(formats, "none of 6 formats fits"));
+  }
+
   TEST_CASE("of the formats that lose little, the fastest is chosen, never f32") {
     const std::vector<FormatCost> formats = measured();
     CHECK(chosen_of(formats) == "w8a8");

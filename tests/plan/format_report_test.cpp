@@ -61,6 +61,33 @@ TEST_SUITE("plan/format_report") {
           none.total_bytes - none.pool_bytes + 4 * none.pages_per_video * 16 * none.token_bytes);
   }
 
+  TEST_CASE("checkpoints that are yet to be made have rows of their own") {
+    const PlanInput input = small_input(WeightFormat::kBF16);
+    const FormatPrice price{.format = "bf16", .mean_kl = 1e-6};
+    std::vector<FormatRow> rows = {row_of("bf16", WeightFormat::kBF16)};
+    rows.push_back(make_made_row("gptq --calibrate", make_plan(input), price));
+    rows.push_back(make_made_row("nf4", make_plan(input), std::nullopt));
+    CHECK(rows[1].cost.name == "gptq (calibrated)");
+    CHECK(rows[2].cost.name == "nf4 (made)");
+    FormatReport report = make_format_report(rows, std::nullopt, "--model x");
+    CHECK(report.chosen() == &report.rows[0]);
+    CHECK(report.rows[1].is_on_front);
+    CHECK(to_text(report).find(" gptq (calibrated) ") != std::string::npos);
+    CHECK(to_text(report).find("caption-cli quantize MODEL -o DIR --format FORMAT") !=
+          std::string::npos);
+    const JsonObject json = JsonObject::parse(to_json(report), "report", ErrorCode::kInternal);
+    const std::vector<JsonObject> formats = json.get_objects("formats");
+    CHECK_FALSE(formats.at(0).has("made_as"));
+    CHECK(formats.at(1).get_string("made_as", "") == "gptq --calibrate");
+    CHECK(formats.at(1).get_double("mean_kl", 0) == 1e-6);
+    CHECK_FALSE(formats.at(2).has("mean_kl"));
+    // One that is made is not what a machine without room is told of.
+    for (FormatRow& row : rows) row.cost.fits = false;
+    rows[1].cost.memory_bytes = 1;
+    report = make_format_report(rows, std::nullopt, "--model x");
+    CHECK(&report.planned() == &report.rows[0]);
+  }
+
   TEST_CASE("if nothing fits, text and JSON say why and what to do") {
     std::vector<FormatRow> rows;
     for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kInt8}) {

@@ -45,6 +45,7 @@ Sha256 hash_of(const std::string& text) { return sha256_of(std::string_view(text
 PriceTable sample_table() {
   return {.model_hash = hash_of("model").hex(),
           .base_hash = hash_of("base").hex(),
+          .made_as = "awq --calibrate",
           .arithmetic = "avx512bf16",
           .positions = 1003,
           .clips = 16,
@@ -97,6 +98,7 @@ TEST_SUITE("plan/price_table") {
     CHECK(read_price_table(path) == table);
     PriceTable newer = table;
     newer.base_hash.clear();
+    newer.made_as.clear();
     newer.formats[1].meteor_ko.reset();
     newer.formats[1].meteor_ko_difference.reset();
     CHECK(write_price_table(newer, folder.path() / "a/b") == path);
@@ -104,6 +106,35 @@ TEST_SUITE("plan/price_table") {
     REQUIRE(newer.find("int4-head4") != nullptr);
     CHECK(newer.find("int4-head4")->weight_bytes == 4'000'000);
     CHECK(newer.find("int4") == nullptr);
+  }
+
+  TEST_CASE("tables of what was made of a model are found by its content, the larger of two") {
+    const Folder folder;
+    const std::vector<fs::path> folders = {"", folder.path() / "none", folder.path() / "own",
+                                           folder.path() / "shipped"};
+    PriceTable table = sample_table();
+    write_price_table(table, folders[2]);
+    table.positions = 2000;
+    write_price_table(table, folders[3]);
+    table.model_hash = hash_of("other format").hex();
+    table.made_as = "gguf-q4_0";
+    write_price_table(table, folders[2]);
+    table.model_hash = hash_of("made elsewhere").hex();
+    table.made_as.clear();
+    write_price_table(table, folders[2]);
+    table = sample_table();
+    table.base_hash = hash_of("other base").hex();
+    table.model_hash = hash_of("of another model").hex();
+    write_price_table(table, folders[2]);
+    std::ofstream(folders[2] / "broken.json") << "{";
+    const auto found = find_made_price_tables(hash_of("base"), folders);
+    REQUIRE(found.size() == 2);
+    for (const FoundPriceTable& one : found) {
+      const bool is_gguf = one.table.made_as == "gguf-q4_0";
+      CHECK(one.table.positions == 2000);
+      CHECK(one.path == price_table_path(folders[is_gguf ? 2 : 3], one.table.model_hash));
+    }
+    CHECK(find_made_price_tables(hash_of("model"), folders).empty());
   }
 
   TEST_CASE("a table is found by the content of its model: the one of the most positions") {
