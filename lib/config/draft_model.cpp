@@ -1,5 +1,6 @@
 #include "config/draft_model.h"
 
+#include <filesystem>
 #include <string>
 
 #include "base/counted.h"
@@ -50,12 +51,19 @@ std::unique_ptr<model::CaptionModel> open(const Context& context, const Preset& 
                                                    ? DigestCache::Keeping::kYes
                                                    : DigestCache::Keeping::kNo);
   const bool runs = choices.opening == model::Opening::kToRun;
-  auto draft = model::open_model(context, find_model(preset.speculative.draft_model, locations),
-                                 runs ? kFormat : weights::WeightFormat::kF32,
-                                 {.digests = digests,
-                                  .opening = choices.opening,
-                                  .requantises = preset.quantization.requantize,
-                                  .cancelled = choices.cancelled});
+  const std::filesystem::path path = find_model(preset.speculative.draft_model, locations);
+  const auto open_any =
+      model::is_language_model(path) ? model::open_language_model : model::open_model;
+  auto draft = open_any(context, path, runs ? kFormat : weights::WeightFormat::kF32,
+                        {.digests = digests,
+                         .opening = choices.opening,
+                         .requantises = preset.quantization.requantize,
+                         .cancelled = choices.cancelled});
+  if (!draft->sees_video()) {
+    log_info("config", "draft model " + preset.speculative.draft_model +
+                           ": is a language model; it guesses from the question and the caption, "
+                           "without the video");
+  }
   describe_match(pipeline::match_draft(model, *draft), preset.speculative.draft_model);
   if (preset.video.max_pixels > 0 && draft->preprocess_spec().smart) {
     draft->set_max_pixels(preset.video.max_pixels);

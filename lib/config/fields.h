@@ -238,13 +238,16 @@ void for_each_speculative_field(Section& speculative, Visit&& visit) {
               "captions to guess from; for --drafts archive", Means::kFile,
               "JSONL of records or of references, as eval reads them."},
         speculative.draft_from);
-  visit(Field{"speculative.draft_model", "--draft-model", Affects::kNothing,
-              "a smaller model that guesses tokens; empty: none", Means::kModel,
-              "Its vocabulary must have the tokens of the model's. It guesses where no other "
-              "source does better, and only while that saves time."},
-        speculative.draft_model);
+  visit(
+      Field{"speculative.draft_model", "--draft-model", Affects::kNothing,
+            "a smaller model that guesses tokens; empty: none", Means::kModel,
+            "A captioner, or a language model, which guesses without the video. It guesses tokens "
+            "that its vocabulary has, where no other source does better, and only while that "
+            "saves time."},
+      speculative.draft_model);
   visit(Field{"speculative.draft_video", "", Affects::kNothing,
-              "whether the draft model sees the video, or the question alone"},
+              "whether the draft model sees the video, or the question alone, as a language model "
+              "does"},
         speculative.draft_video);
   visit(Field{"speculative.num_draft_tokens", "", Affects::kNothing,
               "most tokens guessed for a caption at a time"},

@@ -106,6 +106,9 @@ class CaptionModel {
 
   // What the model was opened for.
   virtual const Context& context() const = 0;
+  // Whether it has a vision tower. Without one preprocess_spec() says nothing, vision_tokens() is
+  // 0, encode_clips() throws Error(kInternal), and prompts are those of the question alone.
+  virtual bool sees_video() const { return true; }
   virtual const vision::PreprocessSpec& preprocess_spec() const = 0;
   // Changes the upper limit of preprocess_spec() and with it vision_tokens() and the prompts;
   // throws as vision::set_max_pixels(). Call it before any clip is preprocessed.
@@ -197,6 +200,14 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
                                          const std::filesystem::path& folder,
                                          weights::WeightFormat format,
                                          const OpenOptions& options = {});
+// Opens a language model without a tower, as a draft model: a folder or GGUF file of a text family
+// (model/text_family.h), for which is_language_model() is true. Throws as open_model().
+std::unique_ptr<CaptionModel> open_language_model(const Context& context,
+                                                  const std::filesystem::path& path,
+                                                  weights::WeightFormat format,
+                                                  const OpenOptions& options = {});
+// Throws Error(kBadModel) for a folder without a configuration that can be read.
+bool is_language_model(const std::filesystem::path& path);
 // Adapters inside the folders of the parts apply to these parts alone.
 std::unique_ptr<CaptionModel> open_composed(const Context& context, const ComposedSource& source,
                                             weights::WeightFormat format,

@@ -24,6 +24,7 @@
 #include "model/internal/model_folder.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
+#include "model/internal/text_model.h"
 #include "model/internal/vision_config.h"
 #include "model/read_blueprint.h"
 #include "model/vit_blueprint.h"
@@ -55,7 +56,7 @@ Blueprint describe(const JsonObject& config) {
   const std::string model_type = config.require_string("model_type");
   if (const Family* const family = find_family(model_type)) return family->describe(config);
   if (const TextFamily* const text = find_text_family(model_type)) {
-    return decoder_blueprint(text->parse(config).spec);
+    return text_model_blueprint(text->parse(config).spec);
   }
   if (is_tower_type(model_type)) return clip_tower_blueprint(parse_tower_config(config));
   throw Error(ErrorCode::kUnavailable, config.name() + ": model_type \"" + model_type +
@@ -235,8 +236,11 @@ Blueprint read_blueprint(const std::filesystem::path& folder, ModelPart part) {
   }
   blueprint.name = folder.string();
   blueprint.set_stored(read_stored_dtype(config));
-  const bool is_captioner = find_family(config.require_string("model_type")) != nullptr;
-  if (is_captioner && (files.is_gguf() || weights::is_quantised_folder(folder))) {
+  // A part's codes are found where the parts are composed.
+  const std::string model_type = config.require_string("model_type");
+  const bool is_whole = find_family(model_type) != nullptr ||
+                        (part == ModelPart::kWhole && find_text_family(model_type) != nullptr);
+  if (is_whole && (files.is_gguf() || weights::is_quantised_folder(folder))) {
     find_stored_codes(blueprint, *files.open_weights(), 0);
   }
   return blueprint;

@@ -45,7 +45,7 @@ std::array<int, 2> output_px(const vision::PreprocessSpec& spec) {
   return {0, 0};
 }
 
-void check_fit(const Parts& parts) {
+void check_frames(const Parts& parts) {
   const std::int64_t image_px = parts.encoder->spec().image_px;
   const std::array<int, 2> output = output_px(parts.preprocess);
   if (output[0] != image_px || output[1] != image_px) {
@@ -58,6 +58,10 @@ void check_fit(const Parts& parts) {
             ", the tower takes " + std::to_string(image_px) + "x" + std::to_string(image_px) +
             "; size or crop_size in the preprocessor's configuration must say so");
   }
+}
+
+void check_fit(const Parts& parts) {
+  if (parts.encoder != nullptr) check_frames(parts);
   const DecoderSpec& decoder = parts.decoder->spec();
   if (parts.tokenizer->vocab_size() - parts.num_unembedded_ids > decoder.vocab) {
     throw Error(ErrorCode::kBadModel, "the tokenizer is another model's: it has " +
@@ -224,7 +228,7 @@ void place_parts(Parts& parts, const Blueprint& blueprint,
   parts.weights = std::make_unique<const PlacedWeights>(
       stream, blueprint, std::move(sources), format, parts.adapters,
       PlaceOptions{parts.opening, parts.requantises, parts.cancelled});
-  parts.encoder = make_vision_encoder(*parts.weights, blueprint);
+  if (blueprint.vision) parts.encoder = make_vision_encoder(*parts.weights, blueprint);
   parts.decoder = std::make_unique<TransformerDecoder>(stream, *parts.weights, blueprint);
 }
 

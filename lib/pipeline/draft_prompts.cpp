@@ -39,7 +39,7 @@ void leave_out_video(model::PromptIds& prompt) {
 }  // namespace
 
 vision::PixelValues DraftPrompts::preprocess(Stream& stream, const video::Clip& clip) const {
-  if (reads_ == DraftReads::kText) return {};
+  if (reads_ == DraftReads::kText || !model_.sees_video()) return {};
   return unless_refused<vision::PixelValues>([&]() -> vision::PixelValues {
     const model::ClipShape shape = shape_of(clip);
     if (model_.vision_tokens(shape) >= model_.decoder().spec().max_positions) return {};

@@ -58,7 +58,7 @@ struct Parts {
   bool is_demonstration = false;
   std::string unlike_sentence = {};
   vision::PreprocessSpec preprocess;
-  std::unique_ptr<VisionEncoder> encoder;
+  std::unique_ptr<VisionEncoder> encoder;  // null in a language model alone
   std::unique_ptr<TransformerDecoder> decoder;
   std::unique_ptr<const text::Tokenizer> tokenizer;
   // The same while it is read; destroying it waits for that.
