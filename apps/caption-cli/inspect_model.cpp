@@ -14,6 +14,7 @@
 #include "config/adapters.h"
 #include "config/generation_defaults.h"
 #include "config/hub_cache.h"
+#include "config/kept_rates.h"
 #include "config/load_preset.h"
 #include "config/plan_input.h"
 #include "config/preset_blueprint.h"
@@ -90,8 +91,11 @@ class Subject {
 
   // Adds presets and costs, which need the blueprint alone.
   void report_costs(const config::PresetBlueprint& found, ModelReport& report) const {
+    // A run with `auto` would choose by kept rates.
+    const std::optional<bench::Roofline> kept =
+        config::read_rates(locations_.rates, config::rates_key(context_, loaded_.preset, machine_));
     const bench::Roofline rates =
-        config::measure_host(context_, loaded_.preset, machine_, kQuickly);
+        kept ? *kept : config::measure_host(context_, loaded_.preset, machine_, kQuickly);
     report_presets(fit_presets(found, rates), check_.obstacles.empty(), report);
     report_bytes(context_, found.blueprint, report);
     report_plan(make_plan(loaded_, found, rates), report);

@@ -92,6 +92,11 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
          (syntax != nullptr ? describe_json_error(text_, syntax->byte) : reason_of(exception)));
   }
 
+  // `byte` counts from 1.
+  [[noreturn]] void refuse_syntax(std::size_t byte) const {
+    fail("not valid JSON: " + describe_json_error(text_, byte));
+  }
+
  private:
   [[noreturn]] void fail(const std::string& message) const {
     throw Error(code_, name_ + ": " + message + mend_advice(code_));
@@ -137,6 +142,10 @@ Json parse_guarded(std::string_view text, const std::string& name, ErrorCode cod
   }
   DocumentBuilder builder(text, name, code);
   Json::sax_parse(text.begin(), text.end(), &builder);
+  // The parser takes a NUL byte behind the document for the end of the text.
+  if (const std::size_t at = text.find('\0'); at != std::string_view::npos) {
+    builder.refuse_syntax(at + 1);
+  }
   return builder.take();
 }
 

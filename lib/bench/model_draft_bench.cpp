@@ -63,9 +63,9 @@ class Contender {
  public:
   static constexpr std::int32_t kNone = -1;
 
-  Contender(const Setting& setting, double agreement, std::int32_t depth)
-      : agreement(agreement),
-        depth(depth),
+  Contender(const Setting& setting, double planted_agreement, std::int32_t num_guesses)
+      : agreement(planted_agreement),
+        depth(num_guesses),
         setting_(setting),
         engine_(setting.decoder, setting.stream, with_drafts()) {}
 

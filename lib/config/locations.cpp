@@ -58,6 +58,7 @@ Locations find_locations(const EnvironmentVariable& variable) {
   if (const fs::path own_cache = find_own_cache(variable); !own_cache.empty()) {
     locations.digests = own_cache / "digests";
     locations.prices = own_cache / "prices";
+    locations.rates = own_cache / "rates";
     locations.self_drafts = own_cache / "self-drafts";
   }
   return locations;

@@ -17,6 +17,8 @@ struct Locations {
   std::filesystem::path digests = {};
   // Folder of the price tables (plan/price_table.h) that this user has measured; empty: none.
   std::filesystem::path prices = {};
+  // Folder of the rates of this machine that were measured last (config/kept_rates.h); empty: none.
+  std::filesystem::path rates = {};
   // Folder for the layers that self-drafts leave out, of models whose own folder cannot be written
   // (config/self_draft.h); empty: none.
   std::filesystem::path self_drafts = {};
@@ -31,8 +33,8 @@ struct Locations {
 using EnvironmentVariable = std::function<const char*(const char* name)>;
 
 // Own presets are in $CAPTION_PRESETS; hub caches are $HF_HUB_CACHE, $HF_HOME/hub,
-// $XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub; digests, prices and
-// self-drafts are in the folders of these names in $XDG_CACHE_HOME/caption-cli or
+// $XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub; digests, prices, rates
+// and self-drafts are in the folders of these names in $XDG_CACHE_HOME/caption-cli or
 // ~/.cache/caption-cli, of which relative ones are left out; temporary files are in $TMPDIR or,
 // because they may be large, /var/tmp. Source: huggingface_hub 0.36, "Environment variables"; XDG
 // Base Directory 0.8.

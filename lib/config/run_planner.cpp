@@ -6,6 +6,7 @@
 #include "config/adapters.h"
 #include "config/devices.h"
 #include "config/draft_model.h"
+#include "config/kept_rates.h"
 #include "config/plan_input.h"
 #include "config/resolve.h"
 #include "plan/cards.h"
@@ -80,12 +81,21 @@ void RunPlanner::set_device(const Preset& preset, plan::PlanInput& input) const 
   }
 }
 
+bench::Roofline RunPlanner::find_rates() const {
+  const std::filesystem::path& folder = run_.loaded.locations.rates;
+  const RatesKey key = rates_key(run_.context, preset(), run_.machine);
+  if (assumed_.takes_kept_rates) {
+    if (const std::optional<bench::Roofline> kept = read_rates(folder, key)) return *kept;
+  }
+  const bench::Roofline rates = measure_host(run_.context, preset(), run_.machine);
+  keep_rates(folder, key, rates);
+  return rates;
+}
+
 void RunPlanner::set_rates(plan::PlanInput& input) {
   const bool is_assumed = assumed_.bytes_per_s.has_value() && assumed_.flops_per_s.has_value();
   if (input.device == plan::PlanDevice::kHost && !is_assumed) {
-    if (!assumed_.measured.has_value()) {
-      assumed_.measured = measure_host(run_.context, preset(), run_.machine);
-    }
+    if (!assumed_.measured.has_value()) assumed_.measured = find_rates();
     input.rates = host_rates(*assumed_.measured, input.weights);
   }
   input.rates.bytes_per_s = assumed_.bytes_per_s.value_or(input.rates.bytes_per_s);

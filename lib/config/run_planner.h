@@ -39,6 +39,8 @@ struct PlanAssumptions {
   model::FrameSize frame = {};
   // The rates of this machine, where they are measured already.
   std::optional<bench::Roofline> measured = {};
+  // Whether rates that were measured earlier (config/kept_rates.h) are taken where there are some.
+  bool takes_kept_rates = false;
 };
 
 // Not thread-safe.
@@ -52,9 +54,10 @@ class RunPlanner {
   const PlannedRun& run() const { return run_; }
   const Preset& preset() const { return run_.loaded.preset; }
 
-  // The input for weights in this format. The first call for the CPU measures its rates, unless
-  // both are assumed. Throws Error(kUsage) for rates that are neither known nor assumed. Adapters
-  // that cannot be read are left out, and adapter_error() is set.
+  // The input for weights in this format. The first call for the CPU measures and keeps its
+  // rates, unless both are assumed or kept ones are taken. Throws Error(kUsage) for rates that are
+  // neither known nor assumed. Adapters that cannot be read are left out, and adapter_error() is
+  // set.
   plan::PlanInput input(WeightFormat format) { return input(format, run_.found.blueprint); }
   // The same for a checkpoint that is to be made of the model, with its blueprint.
   plan::PlanInput input(WeightFormat format, const model::Blueprint& blueprint);
@@ -65,6 +68,7 @@ class RunPlanner {
                     plan::PlanInput& input);
   void add_prompt(plan::PlanInput& input) const;
   void set_device(const Preset& preset, plan::PlanInput& input) const;
+  bench::Roofline find_rates() const;
   void set_rates(plan::PlanInput& input);
 
   PlannedRun run_;

@@ -224,6 +224,7 @@ TEST_SUITE("app/fit") {
     CAPTURE(first.err);
     CHECK(first.exit_code == 0);
     CHECK(contains(first.err, "run: weights as w8a8 at "));
+    CHECK_FALSE(fs::is_empty(cache.path().parent_path().parent_path() / "rates"));
     const std::string manifest = read_text(output + ".manifest.json");
     CHECK(contains(manifest, "\"quantization.weights\": \"w8a8\""));
 

@@ -181,6 +181,8 @@ TEST_SUITE("base/json") {
         {"{\"a\": \"\n\"}", "a control character; in a text a line break is \\n"},
         {"{\"a\": \"\\q\"}", "column 9: \\q is no escape of JSON; a backslash is \\\\"},
         {std::string("{\"a\"\0: 1}", 9), "column 5: a control character"},
+        {std::string("{\"a\": 1}\0", 9), "column 9: a control character"},
+        {std::string("{\"a\": 1}\0{}", 11), "column 9: a control character"},
         {"{'a': 1}", "column 2: text stands in double quotes, not in '"},
         {"[1]", "expected an object, found a list of 1"},
         {"7", "expected an object, found 7"},

@@ -29,6 +29,7 @@ TEST_SUITE("config/locations") {
       CHECK(locations.hub_caches.empty());
       CHECK(locations.digests.empty());
       CHECK(locations.prices.empty());
+      CHECK(locations.rates.empty());
       CHECK(locations.preset_folder.empty());
     }
   }
@@ -44,6 +45,7 @@ TEST_SUITE("config/locations") {
                                                         "/home/me/.cache/huggingface/hub"});
     CHECK(locations.digests == "/cache/caption-cli/digests");
     CHECK(locations.prices == "/cache/caption-cli/prices");
+    CHECK(locations.rates == "/cache/caption-cli/rates");
     CHECK(locations.self_drafts == "/cache/caption-cli/self-drafts");
   }
 

@@ -578,8 +578,13 @@ TEST_SUITE("records/record_file") {
       CHECK(find(*file, b).kind == Kind::kFinished);
     }
     CHECK(read_file(path) == whole);
-    // JSON that is no record is torn.
+    // JSON that is no record is torn, and so is a record behind which a failing disk left zeros.
     set_log_level(LogLevel::kError);
+    for (const std::size_t num_zeros : {1, 64, 4096}) {
+      write_file(path, whole.substr(0, whole.size() - 1) + std::string(num_zeros, '\0'));
+      CHECK(open(path)->num_found() == 1);
+      CHECK(read_file(path) == line_of(record_of(a)));
+    }
     write_file(path, line_of(record_of(a)) + "{}");
     CHECK(open(path)->num_found() == 1);
     CHECK(read_file(path) == line_of(record_of(a)));
