@@ -30,9 +30,21 @@ struct PagedModel {
       q.push_back(random_f32({lengths[s], heads, head_dim}, seed + 1));
       k.push_back(random_f32({lengths[s], kv_heads, head_dim}, seed + 2));
       v.push_back(random_f32({lengths[s], kv_heads, head_dim}, seed + 3));
+      halve_every_other(k.back());
+      halve_every_other(v.back());
     }
   }
   float scale() const { return 3 / std::sqrt(static_cast<float>(head_dim)); }
+
+ private:
+  // Vectors next to each other, of heads or of tokens, then have other scales in pages of i8.
+  void halve_every_other(Tensor& x) const {
+    for (std::int64_t i = 0; i < x.dim(0) * kv_heads; ++i) {
+      if ((i / kv_heads + i % kv_heads) % 2 == 0) continue;
+      float* const vector = x.as<float>() + i * head_dim;
+      std::transform(vector, vector + head_dim, vector, [](float value) { return value / 2; });
+    }
+  }
 };
 
 class PagedCache {
