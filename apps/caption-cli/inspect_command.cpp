@@ -60,6 +60,7 @@ void print_line(const std::string& name, const std::string& value) {
 }
 
 std::string size_text(int width_px, int height_px) {
+  if (width_px == 0 || height_px == 0) return "not known";
   return std::to_string(width_px) + "x" + std::to_string(height_px);
 }
 

@@ -199,12 +199,14 @@ void say_demonstration(const model::CaptionModel& model, const config::Preset& p
 }
 
 // Logs the details of -v, adapters, and drafts that nothing has, before the first clip.
-void log_choices(const model::CaptionModel& model, const pipeline::Options& options,
+void log_choices(model::CaptionModel& model, const pipeline::Options& options,
                  const PresetFlags& flags, std::size_t num_inputs) {
-  log_detail("run", "model " + std::string(model.family()) + ", weights of " +
-                        format_bytes(model.weight_bytes()) + " for " +
-                        model.context().arithmetic() + ", at most " +
-                        format_bytes(options.engine.kv_cache_bytes) + " of KV pages");
+  log_detail("run",
+             "model " + std::string(model.family()) + ", weights of " +
+                 format_bytes(model.weight_bytes()) + " for " + model.context().arithmetic() +
+                 ", at most " +
+                 format_bytes(engine::kv_pool_bytes(model.decoder().spec(), options.engine)) +
+                 " of KV pages");
   log_detail("run", counted(static_cast<std::int64_t>(num_inputs), "file") + ", " +
                         counted(std::ssize(options.prompts), "prompt"));
   for (const model::AdapterSummary& adapter : model.adapter_summaries()) {
@@ -252,7 +254,7 @@ void be_quiet_if_asked(const RunFlags& flags) {
 int caption_clips(const RunFlags& flags, const Replicas& replicas,
                   const pipeline::InputList& inputs, pipeline::Options options,
                   const records::Manifest& manifest) {
-  const model::CaptionModel& model = *replicas.get().front().model;
+  model::CaptionModel& model = *replicas.get().front().model;
   StreamedCaption streamed(*options.stop);
   if (flags.output.is_streamed) {
     options.on_text = [&](std::string_view text) { streamed.write(text); };

@@ -113,7 +113,7 @@ struct EngineStats {
   // Steps that computed no prompts took this time and gave these tokens.
   std::int64_t decode_steps_us = 0;
   std::int64_t decode_steps_tokens = 0;
-  double mean_batch = 0;     // sequences per step
+  double mean_batch = 0;  // sequences per step
   std::int64_t pages_total = 0;
   std::int64_t pages_peak = 0;        // most pages referenced by sequences at one time
   std::int64_t page_bytes = 0;        // K and V of all layers of one page
@@ -135,6 +135,10 @@ struct EngineStats {
                : static_cast<double>(prefix_hit_tokens) / static_cast<double>(prefix_lookup_tokens);
   }
 };
+
+// Returns the bytes of the KV pages of an engine with these options: at most what its sequences can
+// fill. Throws as the constructor of Engine for a budget of too few pages.
+std::int64_t kv_pool_bytes(const model::DecoderSpec& spec, const EngineOptions& options);
 
 class Engine {
  public:

@@ -172,17 +172,20 @@ void require_different(const References& references, const std::vector<Match>& m
   std::unordered_map<std::string, std::size_t> by_id;
   std::unordered_map<std::size_t, std::size_t> by_caption;
   std::vector<std::string> repeated;
+  bool are_same_names = true;  // which no other way to match tells apart
   for (std::size_t i = 0; i < matches.size(); ++i) {
     std::size_t first = by_id.try_emplace(matches[i].id, i).first->second;
     if (first == i && matches[i].candidates.size() == 1) {
       first = by_caption.try_emplace(matches[i].candidates.front(), i).first->second;
     }
     if (first == i) continue;
+    if (references.entries[first].video != references.entries[i].video) are_same_names = false;
     repeated.push_back(matches[i].id + " (" + references.entries[first].where + " and " +
                        references.entries[i].where + ")");
   }
   require_single(repeated, "several references of one clip", match,
-                 "keep one line per clip, or choose " + other_matches(match));
+                 are_same_names ? "keep one line per clip, with all its texts in \"captions\""
+                                : "keep one line per clip, or choose " + other_matches(match));
 }
 
 void require_unambiguous(const std::vector<CaptionEntry>& captions,

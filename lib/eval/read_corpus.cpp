@@ -44,6 +44,11 @@ void require_reference(const std::string& text, const std::string& where) {
 }
 
 JsonObject parse_line(const Line& line) {
+  if (line.text.starts_with('[')) {
+    fail(line.name +
+         ": begins with [ as a list does; one object a line is expected, as `jq -c '.[]'` makes of "
+         "a list");
+  }
   try {
     return JsonObject::parse(line.text, line.name, ErrorCode::kBadReference);
   } catch (const Error& error) {
@@ -311,7 +316,7 @@ void Problems::add_torn(std::string message) {
 
 void Problems::throw_if_cancelled() const {
   if (cancelled_ == nullptr || !cancelled_->load()) return;
-  throw Error(ErrorCode::kCancelled, "reading captions was cancelled");
+  throw Error(ErrorCode::kCancelled, "interrupted while captions were read; nothing was written");
 }
 
 std::string Problems::summary() const {

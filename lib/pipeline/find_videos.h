@@ -86,8 +86,8 @@ struct PathList {
 FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list = {},
                         const PathFilter& filter = {});
 
-// Calls visit(path, number) for every path of the list except empty ones; the number is that of its
-// line, from 1 on. With '\n', lines may end in CRLF and a UTF-8 byte order mark before the first
+// Calls visit(path, number) for every path of the list except empty ones and, in lines, those
+// of blanks; the number is that of its line, from 1 on. With '\n', lines may end in CRLF and a UTF-8 byte order mark before the first
 // path is removed; with NUL the bytes are unchanged. Throws Error: kUsage for a NUL in a list of
 // lines or for a path over 1 MiB; when the list cannot be read, kOutOfMemory if that is the reason
 // and kUsage otherwise.

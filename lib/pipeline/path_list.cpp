@@ -66,7 +66,9 @@ class PathSplitter {
                         "in UTF-16 must become UTF-8");
       }
     }
-    if (!path.empty()) visit_(path, num_paths_ + 1);
+    const bool is_blank =
+        list_.separator == '\n' && path.find_first_not_of(" \t") == std::string_view::npos;
+    if (!path.empty() && !is_blank) visit_(path, num_paths_ + 1);
     path_.clear();
     ++num_paths_;
   }

@@ -188,7 +188,8 @@ TEST_SUITE("eval/corpus") {
         {"caption is a number", "{\"video\": \"1.mp4\", \"caption\": 3}\n", "expected a string"},
         {"unknown status", "{\"video\": \"1\", \"caption\": \"a\", \"status\": \"new\"}\n",
          "\"new\""},
-        {"a list", good + "[1, 2]\n", "c.jsonl:2"},
+        {"a list", good + "[1, 2]\n", "c.jsonl:2: begins with ["},
+        {"a list of captions", "[" + good + "]", "one object a line is expected"},
         {"empty file", "", "holds no caption"},
         {"blank lines only", "\n \r\n\n", "holds no caption"},
         {"invalid UTF-8", "{\"video\": \"1.mp4\", \"caption\": \"\xFF\"}\n", "c.jsonl:1"},
@@ -496,6 +497,9 @@ TEST_SUITE("eval/corpus") {
           }).find("several references of one clip") != std::string::npos);
     CHECK(message_of([&] {
             pair_up(references_of({"1.mp4", "1.mp4"}), captions_of({"1.mp4"}));
+          }).ends_with("keep one line per clip, with all its texts in \"captions\""));
+    CHECK(message_of([&] {
+            pair_up(references_of({"a/1.mp4", "b/1.mp4"}), captions_of({"1.mp4"}), MatchBy::kName);
           }).ends_with("keep one line per clip, or choose --match path or --match stem"));
     CHECK(
         message_of([&] {

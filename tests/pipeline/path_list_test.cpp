@@ -70,6 +70,8 @@ TEST_SUITE("pipeline/path_list") {
     CHECK(read(" a .mp4 \n\x01\xFF\n") == Paths{" a .mp4 ", "\x01\xFF"});
     CHECK(read("").empty());
     CHECK(read("\r\n\n").empty());
+    CHECK(read("a\n \t\n  \r\nb\n") == Paths{"a", "b"});
+    CHECK(read(" \0"s, '\0') == Paths{" "});
   }
 
   TEST_CASE("paths come with the numbers of their lines") {

@@ -55,6 +55,10 @@ std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOp
                    kMaxPages - num_guess_pages(options)});
 }
 
+std::int64_t kv_pool_bytes(const model::DecoderSpec& spec, const EngineOptions& options) {
+  return num_affordable_pages(spec, options) * page_bytes(spec, options.kv_dtype);
+}
+
 PageMemory::Tensors PageMemory::allocate(Device device, DType dtype, std::int64_t num_tensors,
                                          const Shape& shape) {
   Tensors tensors;
