@@ -208,7 +208,7 @@ ModelInspection inspect_part(const std::string& name, const fs::path& folder,
   const bool is_text = files.kind == model::ModelKind::kLanguageModel;
   report_kind(is_text ? "language_model" : "vision_tower",
               files.model_type + ", a " +
-                  (is_text ? "language model, for model.llm of a preset"
+                  (is_text ? "language model, for model.llm of a preset, or --draft-model"
                            : "vision tower, for model.vision of a preset"),
               report);
   report.json().add("model_type", files.model_type);
