@@ -2,7 +2,7 @@
 """Breaks the CUDA kernels one place at a time and asks the tests on the emulator to notice.
 
     scripts/cuda/mutate.py [--build build/auto] [--jobs 2] [--sample N] [--seed S] [--quick]
-                           [--together] [--again] [--list] [NAME.cu NAME.cuh ...]
+                           [--together] [--again] [--list] [--record] [NAME.cu NAME.cuh ...]
 
 A mutation replaces one operator, barrier, wait or bound of a file in kernels/cuda. A source that
 includes the file is compiled as the build compiles it, but with -O1, linked in the place of the
@@ -16,6 +16,9 @@ takes a tenth of the time; of an expression or statement of one line only, and w
 
 Verdicts are kept in BUILD/mutations.jsonl, so that an interrupted run goes on: what was noticed is not
 judged again until its file changes. `--again` judges everything.
+
+`--record` writes the counts of each file to scripts/cuda/mutation_verdicts.tsv, with a digest of its
+text and which mutations were judged.
 
 A mutation that no test notices must be equivalent: then scripts/cuda/equivalent_mutations.tsv has a
 line for it, with the reason (columns: file, the line, the mutated line, why). Exits with 1 when a
@@ -42,6 +45,7 @@ import mutation_switch
 ROOT = Path(__file__).resolve().parent.parent.parent
 KERNELS = ROOT / "kernels" / "cuda"
 EQUIVALENT = Path(__file__).resolve().parent / "equivalent_mutations.tsv"
+VERDICTS = Path(__file__).resolve().parent / "mutation_verdicts.tsv"
 TEST_OF_MATH = ROOT / "tests" / "cuda" / "math_test.cpp"  # includes a header of kernels
 TARGET = "caption_cuda_test"
 TEST_SECONDS = 120   # of processor time, for a source's suites; the whole test may take five times
@@ -319,6 +323,24 @@ def read_equivalent() -> dict[tuple[str, str, str], str]:
     return {(file, before, after): why for file, before, after, why in rows}
 
 
+def digest_of(name: str) -> str:
+    return hashlib.sha256((KERNELS / name).read_bytes()).hexdigest()[:16]
+
+
+def record(counts_of: dict[str, dict[str, int]], arguments: argparse.Namespace) -> None:
+    """Replaces the lines of these files in mutation_verdicts.tsv."""
+    kinds = ["noticed", "equivalent", "does not compile", "NOT NOTICED"]
+    judged = "all" if arguments.sample is None else f"{arguments.sample} of seed {arguments.seed}"
+    judged += ", of one line" if arguments.together else ""
+    lines = VERDICTS.read_text(encoding="utf-8").splitlines() if VERDICTS.exists() else []
+    rows = {line.split("\t")[0]: line for line in lines if not line.startswith("#")}
+    for name, counts in counts_of.items():
+        rows[name] = "\t".join([name, digest_of(name), *(str(counts[kind]) for kind in kinds), judged])
+    head = "\t".join(["# file", "digest", "noticed", "equivalent", "does not compile", "not noticed", "judged"])
+    kept = [rows[name] for name in sorted(rows) if (KERNELS / name).exists()]
+    VERDICTS.write_text("\n".join([head, *kept]) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -330,6 +352,7 @@ def main() -> int:
     parser.add_argument("--together", action="store_true", help="compile a file's mutations at once")
     parser.add_argument("--again", action="store_true", help="judge what was noticed before, too")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--record", action="store_true")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     names = arguments.names or sorted(path.name for path in KERNELS.iterdir()
@@ -349,6 +372,7 @@ def main() -> int:
     build = Build(arguments.build.resolve())
     equivalent = read_equivalent()
     counts = {"noticed": 0, "equivalent": 0, "does not compile": 0, "NOT NOTICED": 0}
+    counts_of = {m.file: dict(counts) for m in mutations}
     breaches = []
     kept = build.folder / "mutations.jsonl"
     verdicts = {} if arguments.again else read_verdicts(kept)
@@ -391,11 +415,14 @@ def main() -> int:
                 if why is None:
                     breaches.append(f"{m.file}:{m.line}: not noticed: {m.after}")
             counts[kind] += 1
+            counts_of[m.file][kind] += 1
             print(f"{m.file}:{m.line}: {m.before}  =>  {m.after}: {how or why or kind}", flush=True)
     produced = {(m.file, m.before, m.after) for m in everything}
     breaches += [f"{file}: listed as equivalent, but no mutation now: {after}"
                  for file, before, after in equivalent
                  if file in names and (file, before, after) not in produced]
+    if arguments.record:
+        record(counts_of, arguments)
     print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
     for breach in breaches:
         print(breach)
