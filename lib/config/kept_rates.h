@@ -14,7 +14,7 @@
 
 namespace caption::config {
 
-// What rates belong to.
+// Rates are those of a CPU model, a tier and a number of threads.
 struct RatesKey {
   std::string cpu_model;
   std::string tier;

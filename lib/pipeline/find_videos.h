@@ -87,10 +87,10 @@ FoundVideos find_videos(const std::vector<std::string>& arguments, const PathLis
                         const PathFilter& filter = {});
 
 // Calls visit(path, number) for every path of the list except empty ones and, in lines, those
-// of blanks; the number is that of its line, from 1 on. With '\n', lines may end in CRLF and a UTF-8 byte order mark before the first
-// path is removed; with NUL the bytes are unchanged. Throws Error: kUsage for a NUL in a list of
-// lines or for a path over 1 MiB; when the list cannot be read, kOutOfMemory if that is the reason
-// and kUsage otherwise.
+// of blanks; the number is that of its line, from 1 on. With '\n', lines may end in CRLF and a
+// UTF-8 byte order mark before the first path is removed; with NUL the bytes are unchanged. Throws
+// Error: kUsage for a NUL in a list of lines or for a path over 1 MiB; when the list cannot be
+// read, kOutOfMemory if that is the reason and kUsage otherwise.
 void read_path_list(const PathList& list,
                     const std::function<void(std::string_view, std::int64_t)>& visit);
 

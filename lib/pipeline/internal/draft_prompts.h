@@ -18,9 +18,9 @@
 namespace caption::pipeline {
 
 // Renders the question about a clip with the draft model's own template, without examples, and
-// encodes the clip with its own tower. Where it gets no vision tokens (DraftReads::kText, a language model, a clip of
-// the vision cache, a tower that fails), the video is left out of the prompt. Used by one thread at
-// a time, with the stream of the draft model's device.
+// encodes the clip with its own tower. Where it gets no vision tokens (DraftReads::kText, a
+// language model, a clip of the vision cache, a tower that fails), the video is left out of the
+// prompt. Used by one thread at a time, with the stream of the draft model's device.
 class DraftPrompts {
  public:
   DraftPrompts(model::CaptionModel& model, DraftReads reads) : model_(model), reads_(reads) {}
