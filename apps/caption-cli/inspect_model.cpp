@@ -1,7 +1,10 @@
 #include "inspect_model.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -237,9 +240,19 @@ ModelInspection inspect_adapter(const std::string& name, const fs::path& folder)
   return finish(report, refusal);
 }
 
+// Throws Error for a folder whose files this user may not open.
+void require_access(const fs::path& folder) {
+  if (::access(folder.c_str(), is_folder(folder) ? R_OK | X_OK : R_OK) == 0) return;
+  if (errno != EACCES) return;
+  throw Error(ErrorCode::kBadModel, folder.string() + ": " + describe_errno(EACCES));
+}
+
 ModelInspection inspect_folder(const std::string& name, const fs::path& folder,
                                const std::vector<std::string>& adapters, WithHash hash,
                                const Globals& globals) {
+  if (const auto refusal = refusal_of([&] { require_access(folder); })) {
+    return {.text = {}, .json = {}, .refusal = refusal};
+  }
   std::error_code ignored;
   const bool has_config = fs::exists(folder / "config.json", ignored);
   if (!has_config && model::is_adapter_folder(folder)) return inspect_adapter(name, folder);

@@ -76,6 +76,10 @@ void require_replaceable(const std::string& path, std::string_view begin,
   }
   if (!std::filesystem::exists(path, ignored)) return require_writable_folder(path);
   if (!std::filesystem::is_regular_file(path, ignored)) return;  // a device or FIFO
+  if (::access(path.c_str(), R_OK | W_OK) != 0) {
+    throw Error(ErrorCode::kIo, records::escape_file_name(path) + ": cannot write: " +
+                                    describe_errno(errno) + ", or name another file");
+  }
   std::string head(kHeadBytes, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(head.data(), std::ssize(head));

@@ -55,6 +55,7 @@ ErrorCode error_code_of_errno(int error_number) {
 std::string describe_errno(int error_number) {
   const std::string text = std::strerror(error_number);
   switch (error_number) {
+    case EACCES: return text + " (chmod or chown grants access)";
     case EMFILE: return text + " (ulimit -n raises the limit)";
     case EFBIG: return text + " (ulimit -f raises the limit)";
     case EDQUOT:

@@ -36,7 +36,13 @@ std::string read_preset(const fs::path& path) {
     return read_text_file(path, 1u << 20);
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
-    throw Error(ErrorCode::kBadPreset, error.what());
+    const bool is_no_file =
+        error.code() == ErrorCode::kNotFound || error.code() == ErrorCode::kNotRegularFile;
+    throw Error(ErrorCode::kBadPreset,
+                std::string(error.what()) +
+                    (is_no_file ? "; give a preset's YAML file, or a name that `caption-cli "
+                                  "presets` lists"
+                                : ""));
   }
 }
 

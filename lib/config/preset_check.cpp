@@ -16,6 +16,7 @@
 #include "base/mapped_file.h"
 #include "base/units.h"
 #include "config/choices.h"
+#include "config/internal/yaml_values.h"
 #include "config/load_preset.h"
 #include "config/plan_input.h"
 #include "config/resolve.h"
@@ -195,6 +196,13 @@ plan::Plan make_plan_of(const LoadedPreset& loaded, const Machine& machine,
   return plan::make_plan(input);
 }
 
+// Whether the preset's text gives a value to any option.
+bool has_keys(std::string_view text, std::string_view name) {
+  const YamlDocument document = read_yaml(text, name);
+  return std::any_of(document.values.begin(), document.values.end(),
+                     [](const YamlValue& value) { return !value.is_null; });
+}
+
 // Options that cannot be met whatever the memory.
 std::vector<std::string> find_wrong_options(const Preset& preset) {
   std::vector<std::string> wrong;
@@ -252,6 +260,11 @@ PresetCheck check_preset(std::string_view name_or_path, const Locations& locatio
   const std::string text = read_text_file(path, 1u << 20);
   const PlanComment comment = read_comment(text);
   std::vector<std::string> wrong = find_wrong_options(preset);
+  if (!has_keys(text, path)) {
+    wrong.emplace_back(
+        "has no keys, so that a run with it has the defaults of every option; `caption-cli presets "
+        "--show cpu` prints a file to start from");
+  }
   const std::string card = card_of(preset, comment, wrong);
   const bool is_planned = !card.empty() || preset.device.type != DeviceType::kCuda;
   std::optional<plan::Plan> plan;

@@ -29,9 +29,9 @@ struct PresetCheck {
 // Plans a preset, a name or a file, for the card that its comment names, or for this machine's CPU;
 // a known model (plan/known_models.h) by its shape, so that nothing need be downloaded. It is
 // contradicted by a figure that is not the plan's, by every warning of the plan (memory, positions,
-// max_num_seqs, the size of a step), by weights that the planned device does not multiply by, by
-// options that no build has or that exclude each other, and,
-// if it is for a card, by a comment that names none. Throws Error as load_preset(), and as
+// max_num_seqs, the size of a step), by a file without keys, by weights that the planned device
+// does not multiply by, by options that no build has or that exclude each other, and, if it is for
+// a card, by a comment that names none. Throws Error as load_preset(), and as
 // find_preset_blueprint() for a model that is not known.
 PresetCheck check_preset(std::string_view name_or_path, const Locations& locations,
                          const Machine& machine);

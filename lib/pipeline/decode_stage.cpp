@@ -222,7 +222,7 @@ DecodedJob DecodeStage::read_again(Job job) {
                                                  " devices were lost meanwhile; the same command "
                                                  "tries it again");
       }
-      const OpenFile file(path);
+      const OpenFile file = video::open_video(path);
       require_unchanged(file, record);
       read_frames(file, decoded);
     } catch (const Error& error) {
@@ -237,7 +237,7 @@ DecodedJob DecodeStage::read_again(Job job) {
 
 void DecodeStage::read_file(const std::filesystem::path& path, DecodedJob& decoded) {
   Job& job = decoded.job;
-  const OpenFile file(path);
+  const OpenFile file = video::open_video(path);
   // Checks a file without a video suffix before hashing all of it.
   if (job.origin == Origin::kFolderWalk && !claims_to_be_video(path.string())) {
     video::ReadOptions read = options_.read;

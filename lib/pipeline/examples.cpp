@@ -10,7 +10,7 @@ namespace {
 
 ExampleClip read_example_clip(const std::filesystem::path& path, const video::ReadOptions& read,
                               const ReadClip& read_clip) {
-  const OpenFile file(path);
+  const OpenFile file = video::open_video(path);
   ExampleClip clip;
   clip.id = file.sha256(read.cancelled).hex();
   clip.frames = std::make_shared<const video::Clip>(read_clip(file, read));

@@ -25,7 +25,7 @@ std::int64_t declared_duration_us(const AVFormatContext& format, const AVStream&
 
 }  // namespace
 
-Probe probe(const std::filesystem::path& path) { return probe(OpenFile(path)); }
+Probe probe(const std::filesystem::path& path) { return probe(open_video(path)); }
 
 Probe probe(const OpenFile& file) {
   const ReadLimits limits;

@@ -64,9 +64,19 @@ void add_warnings(const SampledFrames& sampled, const FrameIndex& index, Clip& c
 
 }  // namespace
 
+OpenFile open_video(const std::filesystem::path& path) {
+  try {
+    return OpenFile(path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotRegularFile) throw;
+    throw Error(error.code(), std::string(error.what()) +
+                                  "; name a video's file; what a FIFO gives is saved to one first");
+  }
+}
+
 Clip read_clip(const std::filesystem::path& path, const ReadOptions& options) {
   require_valid(options);
-  return read_clip(OpenFile(path), options);
+  return read_clip(open_video(path), options);
 }
 
 void require_video(const OpenFile& file, const ReadOptions& options) {

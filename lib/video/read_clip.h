@@ -110,7 +110,10 @@ Clip read_clip(const OpenFile& file, const ReadOptions& options);
 // no frame is decoded for the caller. Thread-safe.
 void require_video(const OpenFile& file, const ReadOptions& options);
 
-// Opens the file and reads it. Throws as OpenFile and as read_clip() above.
+// Opens a video. Throws as OpenFile does, with what to do about a path that is no regular file.
+OpenFile open_video(const std::filesystem::path& path);
+
+// Opens the file with open_video() and reads it. Throws as read_clip() above does, too.
 Clip read_clip(const std::filesystem::path& path, const ReadOptions& options);
 
 // Properties of a video file for `inspect`; most are declared, those of the first video stream that

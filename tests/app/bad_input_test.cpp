@@ -78,6 +78,10 @@ TEST_SUITE("app/bad_input") {
       CHECK(it->caption.empty() == (c.code != nullptr));
       if (!it->error) continue;
       CHECK(it->error->message.find('\n') == std::string::npos);
+      if (std::string(c.code) == "not_regular_file") {
+        CHECK(it->error->message.ends_with(
+            "; name a video's file; what a FIFO gives is saved to one first"));
+      }
       // "": any code, depending on the position of the cut.
       if (*c.code != '\0') CHECK(it->error->code == c.code);
     }
@@ -152,6 +156,33 @@ TEST_SUITE("app/bad_input") {
     const Finished finished = run_cli({"run", clip.string()});
     CHECK(finished.exit_code == 1);
     CHECK(parse_records(finished.out).at(0).error->code == "unreadable");
+  }
+
+  TEST_CASE("what the user may not open is said with what to do") {
+    if (::geteuid() == 0) {
+      MESSAGE("root opens everything; not tested");
+      return;
+    }
+    const TemporaryFolder folder;
+    const fs::path locked = folder.path() / "locked";
+    fs::create_directory(locked);
+    write_text(folder.path() / "own.json", "");
+    fs::permissions(locked, fs::perms::none);
+    fs::permissions(folder.path() / "own.json", fs::perms::owner_read);
+    const std::string advice = ": Permission denied (chmod or chown grants access)";
+    const Finished inspected = run_cli({"inspect", locked.string()});
+    CHECK(inspected.exit_code == 3);
+    CHECK(inspected.err == "error: caption-cli: " + locked.string() + advice + "\n");
+    const Finished written =
+        run_cli({"bench", "--shape", "demo", "--json", (folder.path() / "own.json").string()});
+    CHECK(written.exit_code == 5);
+    CHECK(written.err.find(": cannot write" + advice + ", or name another file\n") !=
+          std::string::npos);
+    const std::string clip = sample_video("city-000-h264.mp4").string();
+    const Finished run = run_cli({"run", "-o", (locked / "c.jsonl").string(), clip});
+    CHECK(run.exit_code == 5);
+    CHECK(run.err.find(advice) != std::string::npos);
+    fs::permissions(locked, fs::perms::owner_all);  // so that the folder can be removed
   }
 
   TEST_CASE("in a folder what is no video is left out, what claims to be one is not") {

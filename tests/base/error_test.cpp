@@ -64,6 +64,7 @@ TEST_SUITE("base/error") {
       CHECK(error_code_of_errno(c.error_number) == c.code);
       CHECK(is_of_machine(error_code_of_errno(c.error_number)) == c.is_of_machine);
     }
+    CHECK(describe_errno(EACCES) == "Permission denied (chmod or chown grants access)");
     CHECK(describe_errno(EMFILE) == "Too many open files (ulimit -n raises the limit)");
     CHECK(describe_errno(EFBIG) == "File too large (ulimit -f raises the limit)");
     CHECK(describe_errno(EIO) == "Input/output error");

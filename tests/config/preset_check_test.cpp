@@ -108,6 +108,33 @@ TEST_SUITE("config/preset_check") {
     }
   }
 
+  TEST_CASE("a preset that gives no option a value is not as planned") {
+    for (const char* text : {"", "# A comment alone.\n", "speculative:\n"}) {
+      CAPTURE(text);
+      const std::vector<std::string> lines = contradictions("none", text);
+      REQUIRE(lines.size() == 1);
+      CHECK(lines.front().starts_with(" has no keys"));
+    }
+    CHECK(contradictions("one", "engine: {max_num_seqs: 2}\n").empty());
+  }
+
+  TEST_CASE("what is no file is refused with what a preset is") {
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "preset_check_no_file";
+    fs::create_directories(folder / "a_folder");
+    for (const char* name : {"a_folder", "missing.yaml"}) {
+      CAPTURE(name);
+      std::string message;
+      try {
+        check_preset((folder / name).string(), {}, small_machine());
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kBadPreset);
+        message = error.what();
+      }
+      CHECK(message.ends_with(
+          "; give a preset's YAML file, or a name that `caption-cli presets` lists"));
+    }
+  }
+
   TEST_CASE("what contradicts a plan is one line with its place and the plan's figure") {
     const std::string l4 = preset_text("l4");
     const auto says = [](const std::string& name, const std::string& text,
