@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/open_file.h"
+#include "base/sha256.h"
 #include "config/load_preset.h"
 #include "config/resolve.h"
 #include "eval/corpus.h"
@@ -75,28 +76,56 @@ std::vector<pipeline::Prompt> choose_prompts(const CalibrationFlags& flags,
   return pipeline::read_prompts(flags.prompts_file);
 }
 
-// The first reference of every clip and prompt, by the clip's path.
-std::map<std::pair<std::string, std::string>, std::string> find_answers(
-    const CalibrationFlags& flags, const pipeline::InputList& clips,
-    const std::vector<pipeline::Prompt>& prompts) {
-  std::map<std::pair<std::string, std::string>, std::string> answers;
-  if (flags.references.empty()) return answers;
+std::string digest_of(const eval::References& references) {
+  Sha256Hasher hasher;
+  const auto add = [&](const std::vector<std::string>& captions) {
+    hasher.update_value(std::ssize(captions));
+    for (const std::string& caption : captions) hasher.update_string(caption);
+  };
+  for (const eval::ReferenceEntry& entry : references.entries) {
+    hasher.update_string(entry.video);
+    add(entry.captions);
+    hasher.update_value(std::ssize(entry.of_prompts));
+    for (const auto& [prompt, captions] : entry.of_prompts) {
+      hasher.update_string(prompt);
+      add(captions);
+    }
+  }
+  return hasher.digest().hex();
+}
+
+[[noreturn]] void refuse_without_match(const CalibrationFlags& flags, const eval::Corpus& corpus) {
+  throw Error(ErrorCode::kBadReference,
+              "quantize: --references " + records::escape_file_name(flags.references) +
+                  ": no reference is of a video of --calibrate; looked for by " +
+                  std::string(eval::match_by_name(corpus.match)) + ": " +
+                  eval::list_some(corpus.extra, 1) +
+                  "; in the references: " + eval::list_some(corpus.missing, 1) +
+                  "; name the videos in the references as --calibrate finds them, or leave out "
+                  "--references");
+}
+
+// Sets the first reference of every clip and prompt as the answer, by the clip's path.
+void set_answers(const CalibrationFlags& flags, const pipeline::InputList& clips,
+                 pipeline::CalibrationOptions& options) {
+  if (flags.references.empty()) return;
   const eval::References references = eval::read_references(flags.references);
+  options.references_digest = digest_of(references);
   // A clip stands for its caption, so that its path comes back with its references.
   std::vector<eval::CaptionEntry> entries;
   for (std::size_t i = 0; i < clips.size(); ++i) {
     const std::string path(clips.path(i));
     entries.push_back({.video = path, .caption = path, .where = path});
   }
-  for (const pipeline::Prompt& prompt : prompts) {
+  for (const pipeline::Prompt& prompt : options.prompts) {
     const eval::Corpus corpus =
-        eval::pair_up(eval::choose_references(references, prompt.name), entries);
+        eval::match_up(eval::choose_references(references, prompt.name), entries);
+    if (corpus.missing.size() == corpus.segments.size()) refuse_without_match(flags, corpus);
     for (const eval::Segment& segment : corpus.segments) {
       if (!segment.caption || segment.references.empty()) continue;
-      answers[{*segment.caption, prompt.name}] = segment.references.front();
+      options.answers[{*segment.caption, prompt.name}] = segment.references.front();
     }
   }
-  return answers;
 }
 
 config::LoadedPreset load_calibration_preset(const CalibrationFlags& flags, const fs::path& model,
@@ -145,8 +174,9 @@ void add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
   constexpr const char* kGroup = "Calibration";
   command
       .add_option("--calibrate", flags.videos,
-                  "of awq and gptq: videos or folders whose prompts choose the codes\n"
-                  "They go through the model's own decoding, tower, projector and chat template. "
+                  "for awq and gptq: videos or folders to choose the codes with\n"
+                  "Prompts about them go through the model's own decoding, tower, projector and "
+                  "chat template. "
                   "AWQ searches scales and clips that keep what each part of a layer computes for "
                   "them; GPTQ rounds column after column and corrects later columns for the errors "
                   "of earlier ones. Without it weights are rounded to the nearest code.")
@@ -241,7 +271,7 @@ quantise::Calibration read_calibration(const CalibrationFlags& flags, const fs::
   options.max_tokens = flags.max_tokens;
   options.on_clip = on_video;
   const pipeline::InputList clips = find_clips(flags, options.read);
-  options.answers = find_answers(flags, clips, options.prompts);
+  set_answers(flags, clips, options);
   const std::unique_ptr<model::CaptionModel> opened =
       config::open_model(context, preset, loaded.locations, {.cancelled = &stop});
   ThreadPool pool(context.num_threads);

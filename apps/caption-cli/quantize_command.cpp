@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/join.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -172,19 +173,37 @@ std::filesystem::path find_source(const QuantizeFlags& flags, const Globals& glo
   return config::find_named_model(name, locations);
 }
 
+// Tells of files without weights that are not as the model's folder has them.
+void report_other_files(const QuantizeFlags& flags, const quantise::QuantiseOutcome& outcome) {
+  const std::string folder = records::escape_file_name(flags.output) + ": ";
+  const std::vector<std::string>& edited = outcome.edited_files;
+  if (!edited.empty()) {
+    log_warning("quantize", folder + join(edited) + ": not as quantize makes " +
+                                std::string(plural(std::ssize(edited), "it", "them")) +
+                                " of the model's folder, and left as edited; what is removed, "
+                                "the same command writes again");
+  }
+  const std::vector<std::string>& repaired = outcome.repaired_files;
+  if (!repaired.empty()) {
+    log_warning("quantize", folder + join(repaired) + ": not valid JSON, and written again");
+  }
+}
+
 void report(const QuantizeFlags& flags, const quantise::QuantiseOutcome& outcome) {
   for (const quantise::KeptMatrix& kept : outcome.kept) {
     log_warning("quantize", kept.tensor + " stays as it is: " + kept.reason);
   }
   if (outcome.shards_found > 0) {
     log_info("quantize", std::to_string(outcome.shards_found) + " of " +
-                             counted(outcome.num_shards, "file") +
-                             " of weights are of an earlier run");
+                             counted(outcome.num_shards, "file") + " of weights " +
+                             std::string(plural(outcome.shards_found, "is", "are")) +
+                             " of an earlier run");
   }
   if (!outcome.is_complete) {
     log_warning("quantize", "interrupted; the same command continues");
     return;
   }
+  report_other_files(flags, outcome);
   log_info("quantize", records::escape_file_name(flags.output) + ": " +
                            counted(outcome.num_matrices, "matrix", "matrices") + " in " +
                            flags.format + ", " + format_bytes(outcome.output_bytes) +
@@ -331,20 +350,20 @@ std::string format_help() {
 // How weights are rounded, and what calibrates them.
 void add_rounding_flags(CLI::App& command, QuantizeFlags& flags) {
   limit_to(command.add_option("--group-size", flags.group_size,
-                              "of w4a16, awq and gptq: columns that share a scale"),
+                              "for w4a16, awq and gptq: columns that share a scale"),
            {"32", "64", "128"})
       ->default_str("128")
       ->group("Format");
   add_calibration_flags(command, flags.calibration);
   command
       .add_flag("--act-order", flags.act_order,
-                "of gptq with --calibrate: columns with large inputs first\n"
+                "for gptq with --calibrate: columns with large inputs first\n"
                 "Groups are formed in that order and the files have g_idx (desc_act). Without it "
                 "the groups keep their columns, and are rounded in that order.")
       ->group("Calibration");
   command
       .add_option("--damping", flags.damping,
-                  "of gptq with --calibrate: share of the mean added to the diagonal")
+                  "for gptq with --calibrate: share of the mean added to the diagonal")
       ->check(in_range(0.0001, 0.9))
       ->type_name(kNumberType)
       ->default_str("0.05")
@@ -361,7 +380,9 @@ void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code
       "the libraries of the format read; embedding, norms, LM head, vision tower and projector "
       "keep their bytes. With --calibrate the codes of awq and gptq are chosen with the inputs "
       "that matrices see in prompts about videos; awq then changes norms, too. An interrupted "
-      "command is continued by the same one; another folder or format is refused. The formats "
+      "command is continued by the same one; another model or format in the same -o is refused. "
+      "The "
+      "formats "
       "gguf-* make files for llama.cpp as well, with tokenizer, tower and projector.");
   auto flags = std::make_shared<QuantizeFlags>();
   command->add_option("model", flags->model, "a model's folder, or its name in the hub cache")
@@ -377,7 +398,7 @@ void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code
       ->required();
   command
       ->add_flag("--double-quant", flags->double_quant,
-                 "of nf4 and fp4: scales of 8 bits\nSaves 0.37 bits per weight.")
+                 "for nf4 and fp4: scales of 8 bits\nSaves 0.37 bits per weight.")
       ->group("Format");
   add_rounding_flags(*command, *flags);
   constexpr std::int64_t kMinShardBytes = 1 << 10;

@@ -15,8 +15,9 @@ void report_gguf(const quantise::GgufFormat& format, const std::filesystem::path
     return;
   }
   if (made->tensors_kept > 0) {
-    log_info("quantize", std::to_string(made->tensors_kept) + " of " +
-                             counted(made->num_tensors, "tensor") + " are of an earlier run");
+    log_info("quantize",
+             std::to_string(made->tensors_kept) + " of " + counted(made->num_tensors, "tensor") +
+                 " " + std::string(plural(made->tensors_kept, "is", "are")) + " of an earlier run");
   }
   for (const std::string& tensor : made->kept_f16) {
     log_detail("quantize", tensor + " is f16: its rows are no multiple of 32");

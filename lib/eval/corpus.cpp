@@ -327,18 +327,16 @@ References choose_references(References references, const std::string& prompt) {
   return references;
 }
 
-Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,
-               MatchBy match) {
+Corpus match_up(const References& references, const std::vector<CaptionEntry>& captions,
+                MatchBy match) {
   Corpus corpus;
   corpus.match = match == MatchBy::kAuto ? chosen_match(references, captions) : match;
   const CaptionIndex index(captions, corpus.match);
   std::vector<Match> matches = match_references(references, index, corpus.match);
   std::vector<bool> is_meant(captions.size(), false);
-  std::size_t num_found = 0;
   for (Match& one : matches) {
     for (const std::size_t i : one.candidates) is_meant[i] = true;
     one.candidates = drop_stale(captions, std::move(one.candidates));
-    num_found += one.candidates.empty() ? 0 : 1;
   }
   require_different(references, matches, corpus.match);
   require_unambiguous(captions, matches, corpus.match);
@@ -351,7 +349,13 @@ Corpus pair_up(const References& references, const std::vector<CaptionEntry>& ca
   for (std::size_t i = 0; i < captions.size(); ++i) {
     if (!is_meant[i]) corpus.extra.push_back(id_of(captions[i].video, corpus.match));
   }
-  if (num_found == 0) {
+  return corpus;
+}
+
+Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,
+               MatchBy match) {
+  Corpus corpus = match_up(references, captions, match);
+  if (corpus.missing.size() == corpus.segments.size()) {
     fail("no caption belongs to a reference, matched by " +
          std::string(match_by_name(corpus.match)) + ": captions are for " +
          list_some(corpus.extra, 3) + "; references are for " + list_some(corpus.missing, 3));

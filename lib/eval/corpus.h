@@ -150,6 +150,10 @@ struct Corpus {
 Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,
                MatchBy match = MatchBy::kAuto);
 
+// As pair_up(), but does not throw when no caption has a reference.
+Corpus match_up(const References& references, const std::vector<CaptionEntry>& captions,
+                MatchBy match = MatchBy::kAuto);
+
 // The names as a list for messages: "a, b, c and 39 more".
 std::string list_some(const std::vector<std::string>& names, std::size_t max_named = 10);
 

@@ -89,7 +89,7 @@ void warn_of_film(const std::string& path, const video::Clip& clip) {
 }
 
 EncodedClip Reader::encode(const std::string& path) {
-  const OpenFile file(path);
+  const OpenFile file = video::open_video(path);
   EncodedClip encoded;
   encoded.id = file.sha256(options_.read.cancelled).hex();
   const video::Clip clip = options_.read_clip(file, options_.read);
@@ -226,7 +226,9 @@ void Reader::name_sources() {
                                 {"calibration prompts", prompts.digest().hex()},
                                 {"calibration answers", answers_.digest().hex()},
                                 {"calibration arithmetic", model_.context().arithmetic()},
-                                {"calibration tokens", tokens.digest().hex()}};
+                                {"calibration tokens", tokens.digest().hex()},
+                                {"calibration references", options_.references_digest},
+                                {"calibration limit", std::to_string(options_.max_tokens)}};
 }
 
 CalibrationPrompts Reader::read() {
@@ -235,8 +237,11 @@ CalibrationPrompts Reader::read() {
   for (; next < inputs_.size() && prompts.empty(); ++next) prompts = read_clip(next);
   if (prompts.empty()) {
     throw Error(ErrorCode::kUsage,
-                "quantize: none of the " + counted(std::ssize(inputs_), "file") +
-                    " of --calibrate can be used; name videos that run captions");
+                "quantize: " +
+                    (inputs_.size() == 1 ? std::string("the one file of --calibrate cannot be used")
+                                         : "none of the " + counted(std::ssize(inputs_), "file") +
+                                               " of --calibrate can be used") +
+                    "; name videos that run captions");
   }
   std::int64_t tokens = 0;
   for (const CalibrationPrompt& prompt : prompts) tokens += prompt.num_tokens();

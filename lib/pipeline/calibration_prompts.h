@@ -30,6 +30,8 @@ struct CalibrationOptions {
   std::string system = {};
   // Answers by clip (InputList::path()) and prompt (Prompt::name). May lack any.
   std::map<std::pair<std::string, std::string>, std::string> answers = {};
+  // Digest of the references that the answers are from; empty: there are none.
+  std::string references_digest = {};
   std::int64_t max_tokens = 32768;  // limit for all prompts together
   ReadClip read_clip = [](const OpenFile& file, const video::ReadOptions& how) {
     return video::read_clip(file, how);

@@ -27,7 +27,8 @@ struct CalibrationPrompt {
 struct Calibration {
   std::vector<CalibrationPrompt> prompts;
   // What the prompts are made of, as names and digests, for the output's manifest. A checkpoint is
-  // continued with equal ones only.
+  // continued with equal ones only; "calibration references" and "calibration limit", from which
+  // the prompts are chosen, may differ where the prompts do not, and name the cause where they do.
   std::vector<std::pair<std::string, std::string>> identity = {};
 
   std::int64_t num_tokens() const {

@@ -63,10 +63,17 @@ std::optional<Sha256> digest_of_part(const OpenFile& file, std::int64_t first, s
 constexpr std::pair<std::string_view, std::string_view> kDigests[] = {
     {"weights", "of other weights (MODEL)"},
     {"config.json", "with another config.json (MODEL)"},
-    {"calibration clips", "with other videos (--calibrate, --calibration-tokens)"},
+    {"calibration clips", "with other videos (--calibrate), or other frames of them (--preset)"},
     {"calibration prompts", "with other prompts (--prompt, --prompts, --preset)"},
     {"calibration answers", "with other captions (--references)"},
-    {"calibration tokens", "with other frames or tokens (--preset, --calibration-tokens)"}};
+    {"calibration references", "with other captions (--references)"},
+    {"calibration tokens", "with other frames or tokens (--preset)"}};
+// Settings that decide which prompts are made: a difference in them alone is none, and they are the
+// cause of one in the prompts.
+constexpr std::string_view kPrompts = "calibration prompts";
+constexpr std::string_view kReferences = "calibration references";
+constexpr std::string_view kArithmetic = "calibration arithmetic";
+constexpr std::string_view kLimit = "calibration limit";
 // Settings that are there or not, by the value that says so.
 constexpr std::tuple<std::string_view, std::string_view, std::string_view> kFlags[] = {
     {"double quantisation", "yes", "--double-quant"},
@@ -76,7 +83,8 @@ constexpr std::pair<std::string_view, std::string_view> kValues[] = {
     {"format", "--format"},
     {"group size", "--group-size"},
     {"max shard size", "--max-shard-size"},
-    {"damping", "--damping"}};
+    {"damping", "--damping"},
+    {kLimit, "--calibration-tokens"}};
 
 // Returns how files were made whose setting `name` is `theirs` instead of `ours`, such as "with
 // --format awq, not gptq".
@@ -96,6 +104,25 @@ std::string describe_other(std::string_view name, const std::string& theirs,
   }
   return "with another " + std::string(name) + " (" + json_quote(theirs) + ", not " +
          json_quote(ours) + ")";
+}
+
+// Returns how the prompts of calibrated files were made that differ in the setting `name`: as the
+// settings say that decide which prompts are made or, where these are equal or the manifest lacks
+// them, as describe_other() does.
+std::string describe_other_prompts(std::string_view name, const JsonObject& theirs,
+                                   const Settings& ours) {
+  std::string text;
+  for (const auto& [setting, value] : ours) {
+    if (setting != kPrompts && setting != kReferences && setting != kLimit) continue;
+    if (!theirs.has(setting)) continue;
+    const std::string found = theirs.get_string(setting, "");
+    if (found == value) continue;
+    text += (text.empty() ? "" : " and ") + describe_other(setting, found, value);
+  }
+  if (!text.empty()) return text;
+  const auto differing = std::find_if(ours.begin(), ours.end(),
+                                      [&](const auto& setting) { return setting.first == name; });
+  return describe_other(name, theirs.get_string(std::string(name), ""), differing->second);
 }
 
 JsonObject open_manifest(const fs::path& path) {
@@ -198,9 +225,12 @@ bool OutputFolder::read_manifest() {
   if (!found) refuse(path, "has no settings" + std::string(kElsewhere));
   for (const auto& [name, value] : settings_) {
     const std::string theirs = found->get_string(name, "");
-    if (theirs == value) continue;
+    if (theirs == value || name == kReferences || name == kLimit) continue;
     if (shards_.empty()) return false;
-    refuse(path, "the files here are made " + describe_other(name, theirs, value) +
+    const bool is_of_prompts = name.starts_with("calibration ") && name != kArithmetic;
+    refuse(path, "the files here are made " +
+                     (is_of_prompts ? describe_other_prompts(name, *found, settings_)
+                                    : describe_other(name, theirs, value)) +
                      std::string(kElsewhere));
   }
   return true;

@@ -70,6 +70,18 @@ model::Blueprint blueprint_of(const fs::path& folder) {
   return decoder;
 }
 
+// Whether a file that is JSON by its name holds none.
+bool is_damaged_json(const std::string& name, const std::string& text) {
+  if (!name.ends_with(".json")) return false;
+  try {
+    JsonObject::parse(text, name, ErrorCode::kBadModel);
+    return false;
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    return true;
+  }
+}
+
 // One call. The steps share these.
 class Quantisation {
  public:
@@ -116,7 +128,8 @@ class Quantisation {
     return layers_ && layers_->has(tensor.parts.front().name);
   }
   bool make_layers(OutputFolder& folder);
-  void write_others(const OutputFolder& folder) const;
+  // Writes the files without weights that are not there, or are damaged; an edited one stays.
+  void write_others(const OutputFolder& folder, QuantiseOutcome& outcome) const;
   void report();
   bool is_stopped() const { return options_.stop != nullptr && options_.stop->load(); }
 
@@ -250,12 +263,22 @@ bool Quantisation::make_layers(OutputFolder& folder) {
   });
 }
 
-void Quantisation::write_others(const OutputFolder& folder) const {
+void Quantisation::write_others(const OutputFolder& folder, QuantiseOutcome& outcome) const {
   if (plan_.shards.size() > 1) folder.write(kIndex, index_json(plan_));
+  const auto add = [&](const std::string& name, const std::string& text) {
+    const fs::path path = folder.path() / name;
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) return folder.write(name, text);
+    const std::string found = read_text_file(path, kMaxOtherFileBytes);
+    if (found == text) return;
+    if (!is_damaged_json(name, found)) return outcome.edited_files.push_back(name);
+    outcome.repaired_files.push_back(name);
+    folder.write(name, text);
+  };
   for (const std::string& name : others_) {
-    folder.write(name, read_text_file(options_.model / name, kMaxOtherFileBytes));
+    add(name, read_text_file(options_.model / name, kMaxOtherFileBytes));
   }
-  folder.write(kConfig, new_config_);
+  add(kConfig, new_config_);
 }
 
 QuantiseOutcome Quantisation::run() {
@@ -285,7 +308,7 @@ QuantiseOutcome Quantisation::run() {
     if (!make_shard(*shard, folder)) return outcome;
   }
   if (is_stopped()) return outcome;
-  write_others(folder);
+  write_others(folder, outcome);
   if (layers_) layers_->remove_files(folder);
   outcome.is_complete = true;
   return outcome;

@@ -87,6 +87,9 @@ struct QuantiseOutcome {
   std::int64_t output_bytes = 0;  // bytes of all weight files
   std::int64_t num_shards = 0;
   std::int64_t shards_found = 0;  // complete ones of an earlier call
+  // Files without weights that are not as this call would make them, and stay as they are.
+  std::vector<std::string> edited_files = {};
+  std::vector<std::string> repaired_files = {};  // JSON that could not be parsed, and is made again
 };
 
 // Throws Error as quantise_checkpoint() does for options that contradict each other, and for a

@@ -190,7 +190,23 @@ TEST_SUITE("app/calibrate") {
     other.pop_back();
     const Finished fewer = run_cli(other);
     CHECK(fewer.exit_code == 2);
-    CHECK(contains(fewer.err, "made with other videos (--calibrate, --calibration-tokens)"));
+    CHECK(contains(fewer.err, "made with other videos (--calibrate)"));
+  }
+
+  TEST_CASE("references of other videos are refused with a name of theirs and one looked for") {
+    const TemporaryFolder folder;
+    const fs::path file = folder.path() / "references.jsonl";
+    write_text(file, "{\"video\": \"elsewhere/other.mp4\", \"caption\": \"하나\"}\n");
+    std::vector<std::string> other = command(folder.path() / "model", "gptq");
+    *(std::find(other.begin(), other.end(), "--references") + 1) = file.string();
+    const Finished finished = run_cli(other);
+    CHECK(finished.exit_code == 3);
+    CAPTURE(finished.err);
+    CHECK(contains(finished.err,
+                   "--references " + file.string() +
+                       ": no reference is of a video of --calibrate; looked for by name: "
+                       "city-000-h264.mp4 and 2 more; in the references: other.mp4; name"));
+    CHECK_FALSE(fs::exists(folder.path() / "model"));
   }
 
   TEST_CASE("an output that cannot be continued is refused before a video is read") {
@@ -241,7 +257,7 @@ TEST_SUITE("app/calibrate") {
                                     "--calibrate", bad.string()};
     const Finished none = run_cli(all);
     CHECK(none.exit_code == 2);
-    CHECK(contains(none.err, "none of the 1 file of --calibrate can be used"));
+    CHECK(contains(none.err, "the one file of --calibrate cannot be used"));
     CHECK_FALSE(fs::exists(folder.path() / "o"));
     all.push_back(sample_video("city-000-h264.mp4").string());
     const Finished one = run_cli(all);

@@ -36,6 +36,36 @@ QuantiseProgress last_progress(
 
 TEST_SUITE_BEGIN("quantise/calibrated_stops");
 
+TEST_CASE("what decides the prompts is named where it differs, and is no difference by itself") {
+  Calibration prompts = draw_prompts(1280, 3, 40, 3);
+  const auto with = [&](const char* clips, const char* references, const char* limit) {
+    Calibration changed = prompts;
+    changed.identity = {{"calibration clips", clips},           {"calibration prompts", "p"},
+                        {"calibration answers", clips},         {"calibration tokens", clips},
+                        {"calibration references", references}, {"calibration limit", limit}};
+    return changed;
+  };
+  const Calibration first = with("c", "r", "100");
+  QuantiseOptions options =
+      calibrated_options(demo_model(), new_folder("quantise_calibrated/deciding"), "gptq", &first);
+  REQUIRE(quantise_checkpoint(options).is_complete);
+  const auto refusal = [&](const Calibration& other) {
+    options.calibration = &other;
+    return calibration_error(options, ErrorCode::kOutputConflict);
+  };
+  CHECK(contains_text(refusal(with("d", "s", "100")),
+                      "are made with other captions (--references);"));
+  CHECK(contains_text(refusal(with("d", "r", "90")),
+                      "are made with --calibration-tokens 100, not 90;"));
+  CHECK(contains_text(refusal(with("d", "s", "90")),
+                      "are made with other captions (--references) and with --calibration-tokens "
+                      "100, not 90;"));
+  CHECK(contains_text(refusal(with("d", "r", "100")), "are made with other videos (--calibrate)"));
+  const Calibration equal = with("c", "s", "90");
+  options.calibration = &equal;
+  CHECK(quantise_checkpoint(options).shards_found == 1);
+}
+
 TEST_CASE("a call that was stopped after any layer is continued to the same bytes") {
   const Calibration prompts = draw_prompts(1280, 3, 40, 3);
   for (const char* const format : {"gptq", "awq"}) {
@@ -65,7 +95,7 @@ TEST_CASE("a call that was stopped after any layer is continued to the same byte
       QuantiseOptions other = options;
       other.calibration = &others;
       CHECK(contains_text(calibration_error(other, ErrorCode::kOutputConflict),
-                          "are made with other videos (--calibrate,"));
+                          "are made with other videos (--calibrate)"));
       other.calibration = nullptr;
       CHECK(contains_text(calibration_error(other, ErrorCode::kOutputConflict),
                           "are made with --calibrate;"));
