@@ -94,7 +94,9 @@ std::optional<OpenedModel> open(const VideoBench& bench, const Variant& variant,
   try {
     return open_for_bench(bench, variant.preset);
   } catch (const Error& error) {
-    if (is_first || error.code() != ErrorCode::kUnavailable) throw;
+    const bool is_of_format =
+        error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kUsage;
+    if (is_first || !is_of_format) throw;
     log_info("bench", "left out: " + std::string(error.what()));
     return std::nullopt;
   }

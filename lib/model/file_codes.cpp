@@ -21,15 +21,15 @@ void require_file_codes(const std::string& name, const Blueprint& blueprint,
       std::find_if(parameters.begin(), parameters.end(),
                    [](const Parameter& parameter) { return parameter.codes.has_value(); });
   if (coded == parameters.end()) {
-    throw Error(ErrorCode::kUnavailable, name + ": holds no " + wanted +
-                                             ", which the format of the weights asks for; " +
-                                             std::string(weights::way_to_codes(format)));
+    throw Error(ErrorCode::kUsage, name + ": holds no " + wanted +
+                                       ", which the format of the weights asks for; " +
+                                       std::string(weights::way_to_codes(format)));
   }
   const auto other = std::find_if(coded, parameters.end(), [&](const Parameter& parameter) {
     return parameter.codes && !weights::are_codes_of(format, *parameter.codes);
   });
   if (other == parameters.end()) return;
-  throw Error(ErrorCode::kUnavailable,
+  throw Error(ErrorCode::kUsage,
               name + ": holds " + other->name + " as other codes (" +
                   std::string(other->codes->method) + ") than the " + wanted +
                   " that the format of the weights asks for; --dtype bf16 keeps them as they are");

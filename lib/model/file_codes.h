@@ -12,7 +12,7 @@ namespace caption::model {
 // `format` itself.
 weights::WeightFormat format_beside_codes(weights::WeightFormat format);
 
-// Throws Error(kUnavailable) with what to do, unless the files of `blueprint`, whose
+// Throws Error(kUsage) with what to do, unless the files of `blueprint`, whose
 // Parameter::codes are set, hold the codes that a file format names and no others; `name` is the
 // model's for the message. Any other format passes.
 void require_file_codes(const std::string& name, const Blueprint& blueprint,

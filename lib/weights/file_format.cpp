@@ -19,14 +19,14 @@ std::string_view name_codes(WeightFormat format) {
 
 std::string_view way_to_codes(WeightFormat format) {
   if (format == WeightFormat::kNf4Double) {
-    return "`caption-cli quantize --format nf4 --double-quant` makes a folder that does, and nf4 "
-           "without double_quant rounds other weights to 4 bits as they are loaded";
+    return "`caption-cli quantize MODEL -o FOLDER --format nf4 --double-quant` makes a folder that "
+           "does, and nf4 without double_quant rounds other weights to 4 bits as they are loaded";
   }
   return format == WeightFormat::kGptq
-             ? "`caption-cli quantize --format gptq` makes a folder that does, and --dtype int4 "
-               "rounds other weights to 4 bits as they are loaded"
-             : "`caption-cli quantize --format awq` makes a folder that does, and --dtype int4 "
-               "rounds other weights to 4 bits as they are loaded";
+             ? "`caption-cli quantize MODEL -o FOLDER --format gptq` makes a folder that does, and "
+               "--dtype int4 rounds other weights to 4 bits as they are loaded"
+             : "`caption-cli quantize MODEL -o FOLDER --format awq` makes a folder that does, and "
+               "--dtype int4 rounds other weights to 4 bits as they are loaded";
 }
 
 }  // namespace caption::weights

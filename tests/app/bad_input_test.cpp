@@ -271,7 +271,7 @@ TEST_SUITE("app/bad_input") {
          "temperature is 0.5 and num_beams is 4"},
         {{"run", video, "--num-beams", "32"}, 2, "--num-beams is 32"},
         {{"run", video, "--kv-cache-dir", at("notes.txt")}, 5, "--kv-cache-dir"},
-        {{"run", video, "--dtype", "awq"}, 4, "holds no AWQ codes"},
+        {{"run", video, "--dtype", "awq"}, 2, "holds no AWQ codes"},
         {{"run", video, "--kv-cache-bytes", "100"}, 2, "--kv-cache-bytes 100 holds 0 KV pages"},
         {{"run", video, "-o", at("none/no/c.jsonl")}, 5, "cannot open"},
         {{"inspect"}, 2, "--machine"},

@@ -134,9 +134,38 @@ TEST_SUITE("app/quantize") {
     for (const std::vector<std::string>& flags :
          {std::vector<std::string>{"plan", "--model", demo_model(), "--dtype", "awq"}, dry}) {
       const Finished refused = run_cli(flags);
-      CHECK(refused.exit_code == 4);
+      CHECK(refused.exit_code == 2);
       CHECK(contains(refused.out + refused.err, "holds no AWQ codes"));
     }
+  }
+
+  TEST_CASE("files that were edited in a finished folder stay, and are named") {
+    const TemporaryFolder folder;
+    const fs::path output = folder.path() / "model";
+    const std::vector<std::string> arguments = command(demo_model(), output, "nf4");
+    REQUIRE(run_cli(arguments).exit_code == 0);
+    const Files finished = files_of(output);
+    const Finished again = run_cli(arguments);
+    CHECK(again.exit_code == 0);
+    CHECK(contains(again.err, "1 of 1 file of weights is of an earlier run\n"));
+    CHECK_FALSE(contains(again.err, "warning: "));
+    const std::string edited = read_text(output / "config.json") + "\n";
+    write_text(output / "config.json", edited);
+    write_text(output / "generation_config.json", "{}");
+    const Finished kept = run_cli(arguments);
+    CHECK(kept.exit_code == 0);
+    CHECK(contains(kept.err, "warning: quantize: " + output.string() +
+                                 ": generation_config.json, config.json: not as quantize makes "
+                                 "them of the model's folder, and left as edited; what is "
+                                 "removed, the same command writes again\n"));
+    CHECK(read_text(output / "config.json") == edited);
+    CHECK(read_text(output / "generation_config.json") == "{}");
+    fs::remove(output / "config.json");
+    write_text(output / "generation_config.json", "{");
+    const Finished mended = run_cli(arguments);
+    CHECK(mended.exit_code == 0);
+    CHECK(contains(mended.err, ": generation_config.json: not valid JSON, and written again\n"));
+    CHECK(files_of(output) == finished);
   }
 
   TEST_CASE("plan refuses a format that run refuses, and neither does with --requantize") {

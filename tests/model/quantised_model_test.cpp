@@ -338,7 +338,7 @@ TEST_SUITE("model/quantised_model") {
         golden.open(format);
         return {};
       } catch (const Error& error) {
-        CHECK(error.code() == ErrorCode::kUnavailable);
+        CHECK(error.code() == ErrorCode::kUsage);
         return error.what();
       }
     };
@@ -352,10 +352,12 @@ TEST_SUITE("model/quantised_model") {
              "--dtype bf16 keeps them as they are");
     const CaptionerGolden rounded("quantised_captioners", "fp8_block");  // has no codes
     contains(refusal(rounded, WeightFormat::kAwq), "holds no AWQ codes, which the format of");
-    contains(refusal(rounded, WeightFormat::kAwq), "`caption-cli quantize --format awq` makes");
-    contains(refusal(rounded, WeightFormat::kGptq), "`caption-cli quantize --format gptq` makes");
+    contains(refusal(rounded, WeightFormat::kAwq),
+             "`caption-cli quantize MODEL -o FOLDER --format awq` makes");
+    contains(refusal(rounded, WeightFormat::kGptq),
+             "`caption-cli quantize MODEL -o FOLDER --format gptq` makes");
     contains(refusal(rounded, WeightFormat::kNf4Double),
-             "`caption-cli quantize --format nf4 --double-quant` makes");
+             "`caption-cli quantize MODEL -o FOLDER --format nf4 --double-quant` makes");
   }
 
   TEST_CASE("requantising rounds the decoded numbers as those of a plain file") {
