@@ -251,6 +251,49 @@ void warn_of_idle(const InspectFlags& flags, const Globals& globals) {
   if (num_models == std::ssize(flags.paths)) warn(kOfVideos, "videos");
 }
 
+// The first line of a file of text, without its end; empty for a line of more than 1 MiB and for
+// what is no regular file.
+std::string first_line_of(const std::string& path) {
+  constexpr std::size_t kMaxLineBytes = 1u << 20;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};
+  std::string begin(kMaxLineBytes, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), std::ssize(begin));
+  begin.resize(static_cast<std::size_t>(file.gcount()));
+  const std::size_t end = begin.find('\n');
+  if (end == std::string::npos && begin.size() == kMaxLineBytes) return {};
+  return begin.substr(0, end);
+}
+
+// Throws Error(kUsage) for a file of records or references, with the commands that read it.
+void refuse_records(const std::string& path) {
+  const std::string line = first_line_of(path);
+  if (!line.starts_with('{')) return;
+  const std::string name = records::escape_file_name(path);
+  std::string text;
+  try {
+    const JsonObject object = JsonObject::parse(line, path, ErrorCode::kUsage);
+    if (!object.has("video")) return;
+    if (object.has("captions") || object.has("prompts")) {
+      text = "holds references; `caption-cli eval --references " + name +
+             " CAPTIONS` scores captions against them";
+    } else if (object.has("status")) {
+      text = "holds records of captions; `caption-cli eval --references REFERENCES " + name +
+             "` scores them, and the `caption-cli run -o " + name +
+             "` that wrote them goes on with them";
+    } else {
+      text = "holds captions of videos; `caption-cli eval --references REFERENCES " + name +
+             "` scores them, and `caption-cli eval --references " + name +
+             " CAPTIONS` takes them for references";
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+    return;
+  }
+  throw Error(ErrorCode::kUsage, "inspect: " + name + ": " + text);
+}
+
 // Returns the exit code.
 int inspect_path(const std::string& path, const std::string& sheet, const InspectFlags& flags,
                  const Globals& globals) {
@@ -269,6 +312,7 @@ int inspect_path(const std::string& path, const std::string& sheet, const Inspec
                                        "plan --preset " +
                                        name + "` what its model needs and whether it runs here");
   }
+  refuse_records(path);
   if (flags.json) {
     throw Error(ErrorCode::kUsage, "inspect: --json is for models and --machine; " +
                                        records::escape_file_name(path) + " is a file");
@@ -357,7 +401,7 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
       ->group("Model");
   command->add_flag("--hash", flags->hash, "also a model's digest; reads all its weights")
       ->group("Model");
-  command->add_flag("--json", flags->json, "of models and --machine: one JSON object per line")
+  command->add_flag("--json", flags->json, "for models and --machine: one JSON object per line")
       ->group("Output");
   command->add_option("--frames", flags->num_frames, "frames to take")
       ->check(in_range(1, 4096))

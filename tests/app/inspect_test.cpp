@@ -55,6 +55,35 @@ TEST_SUITE("app/inspect") {
     CHECK(read_text(folder.path() / first) != read_text(folder.path() / "b-a-x.mp4.frames.png"));
   }
 
+  TEST_CASE("files of records and of references are named with the commands that read them") {
+    const Folder folder;
+    const Finished captioned = run_cli_in(
+        {.folder = folder.path()},
+        {"run", "-q", "-o", "captions.jsonl", small_video("city-000-h264.mp4").string()});
+    REQUIRE(captioned.exit_code == 0);
+    write_text(folder.path() / "references.jsonl",
+               "{\"video\": \"a.mp4\", \"captions\": [\"하나\"]}\n");
+    write_text(folder.path() / "plain.jsonl", "{\"video\": \"a.mp4\", \"caption\": \"하나\"}\n");
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {"captions.jsonl",
+         "error: caption-cli: inspect: captions.jsonl: holds records of captions; `caption-cli "
+         "eval "
+         "--references REFERENCES captions.jsonl` scores them, and the `caption-cli run -o "
+         "captions.jsonl` that wrote them goes on with them\n"},
+        {"references.jsonl",
+         "error: caption-cli: inspect: references.jsonl: holds references; `caption-cli eval "
+         "--references references.jsonl CAPTIONS` scores captions against them\n"},
+        {"plain.jsonl",
+         "error: caption-cli: inspect: plain.jsonl: holds captions of videos; `caption-cli eval "
+         "--references REFERENCES plain.jsonl` scores them, and `caption-cli eval --references "
+         "plain.jsonl CAPTIONS` takes them for references\n"}};
+    for (const auto& [name, message] : cases) {
+      const Finished refused = folder.inspect({name});
+      CHECK(refused.exit_code == 2);
+      CHECK(refused.err == message);
+    }
+  }
+
   TEST_CASE("an empty name of an output is refused, not taken for none") {
     for (const char* const option : {"-o", "--dump-frames"}) {
       CAPTURE(std::string(option));
