@@ -216,6 +216,19 @@ std::optional<std::string> why_passed_over(const BenchFlags& flags, Device where
   return std::nullopt;
 }
 
+// Warns of --drafts beside --price drafts of videos, which measures every method, whatever that
+// says; "model" asks for one more of them.
+void warn_of_priced(const BenchFlags& flags) {
+  if (flags.price != PriceOf::kDrafts) return;
+  for (const config::Override& given : flags.preset.overrides) {
+    if (given.key != "speculative.method" || given.value == "model") continue;
+    log_warning("bench", given.source + " " + given.value +
+                             " has no effect: --price drafts measures every method in turn; "
+                             "leave --drafts out, or give --drafts model to measure a draft model "
+                             "too");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> given_workload_options(const CLI::App& command) {
@@ -229,6 +242,7 @@ std::vector<std::string> given_workload_options(const CLI::App& command) {
 void warn_of_idle(const BenchFlags& flags, const config::LoadedPreset& loaded, Device where,
                   bool has_decoder) {
   if (!flags.videos.empty()) {
+    warn_of_priced(flags);
     config::LoadedPreset adopted = loaded;
     adopt_generation_defaults(adopted);
     return warn_of_unused("bench", adopted, flags.preset.overrides, {.device = where});

@@ -159,7 +159,8 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
           config::choice_names<config::CompressionMode>() + ". kv: pages of " +
           names_of(kPricedPages, plan::kv_dtype_name) + ". drafts: --drafts " +
           names_of(kPricedMethods, config::choice_name<config::DraftMethod>) +
-          "; with --shape and no videos, guesses that are right "
+          ", and model if --drafts model asks for it; with --shape and no videos, guesses that are "
+          "right "
           "with a planted probability, which --drafts self and --drafts model --draft-model SHAPE, "
           "or SHAPE:LAYERS, compute. "
           "weights: every --dtype, with the divergence of its logits from those of f32; "

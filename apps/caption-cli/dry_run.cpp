@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/open_file.h"
 #include "config/choices.h"
+#include "config/resources.h"
 #include "exit_codes.h"
 #include "input_flags.h"
 #include "pipeline/time_left.h"
@@ -247,11 +248,13 @@ std::string describe_lead(const DryRun& run) {
   return text + ", " + counted(run.num_lead_tokens, "token");
 }
 
-std::string describe_model(const config::Preset& preset) {
-  const std::string& name = preset.model.is_composed ? preset.model.llm : preset.model.path;
-  return records::escape_file_name(name) + ", " +
-         std::string(config::choice_name(preset.quantization.weights)) + " weights, preset " +
-         preset.name;
+std::string describe_model(const DryRun& run) {
+  const config::ModelSection& named = run.preset.model;
+  const std::filesystem::path place =
+      config::find_model(named.is_composed ? named.llm : named.path, run.locations);
+  return records::escape_file_name(place.string()) + ", " +
+         std::string(config::choice_name(run.preset.quantization.weights)) + " weights, preset " +
+         run.preset.name;
 }
 
 }  // namespace
@@ -269,7 +272,7 @@ int dry_run(const DryRun& run) {
   print_line("known", describe_known(counts));
   print_line("to do", describe_work(counts));
   print_line("output", describe_target(run, preview.get()));
-  print_line("model", describe_model(run.preset));
+  print_line("model", describe_model(run));
   if (run.devices.size() > 1) print_line("devices", join(run.devices));
   print_line(run.options.prompts.size() == 1 ? "prompt" : "prompts",
              describe_prompts(run.options.prompts));

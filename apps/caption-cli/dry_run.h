@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "config/locations.h"
 #include "config/preset.h"
 #include "pipeline/input_list.h"
 #include "pipeline/pipeline.h"
@@ -14,6 +15,7 @@ namespace caption::cli {
 
 struct DryRun {
   const config::Preset& preset;
+  const config::Locations& locations;  // where the preset's model is looked for
   const OutputFlags& output;
   records::Manifest manifest;
   const pipeline::InputList& inputs;

@@ -367,6 +367,7 @@ int run(const RunFlags& flags, const Globals& globals) {
   const records::Manifest manifest = make_manifest(preset, *model, model_hash, options);
   if (flags.is_dry) {
     return dry_run({.preset = preset,
+                    .locations = loaded.locations,
                     .output = flags.output,
                     .manifest = manifest,
                     .inputs = inputs,

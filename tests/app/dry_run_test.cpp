@@ -33,7 +33,8 @@ TEST_SUITE("app/dry_run") {
     CHECK(contains(first.out, "known     0 captions have their records\n"));
     CHECK(contains(first.out, "to do     3 captions\n"));
     CHECK(contains(first.out, "output    " + out + " (jsonl)\n"));
-    CHECK(contains(first.out, "samples/demo-model, bf16 weights, preset cpu\n"));
+    CHECK(contains(first.out, "  model     " + std::string(CAPTION_SOURCE_DIR) +
+                                  "/samples/demo-model, bf16 weights, preset cpu\n"));
     CHECK(contains(first.out, "time      not known yet: caption some clips first"));
 
     CHECK(run_cli({"run", (in / "a.mp4").string(), "-o", out}).exit_code == 0);

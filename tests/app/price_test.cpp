@@ -204,10 +204,11 @@ TEST_SUITE("app/price") {
     CHECK(rows_of(finished).size() >= 4);
     const std::string broken = (folder.path() / "broken.mp4").string();
     write_text(broken, "no video");
-    const Finished none = run_cli({"bench", broken, "--price", "drafts"}, "",
+    const Finished none = run_cli({"bench", broken, "--price", "drafts", "--drafts", "none"}, "",
                                   {{"XDG_CACHE_HOME", folder.path().string()}});
     CHECK(none.exit_code == 1);
     CHECK(none.out.empty());
+    CHECK(contains(none.err, "--drafts none has no effect: --price drafts measures every method"));
     CHECK(contains(none.err, "no clip could be captioned"));
     const Finished little = run_bench(
         {"city-000-h264.mp4"}, {"--price", "drafts", "--kv-cache-bytes", "200k"}, folder.path());
