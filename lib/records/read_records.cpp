@@ -1,12 +1,18 @@
 #include "records/internal/read_records.h"
 
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mapped_file.h"
 #include "base/utf8.h"
+#include "records/file_name.h"
 #include "records/format.h"
+#include "records/internal/damaged_lines.h"
 #include "records/internal/lines.h"
 
 namespace caption::records {
@@ -28,6 +34,54 @@ const char* remedy(const RecordsFile& file) {
   return file.is_output ? "give --overwrite to start the file anew" : "move the file away";
 }
 
+// Lines of an output that are no records.
+class BadLines {
+ public:
+  explicit BadLines(const RecordsFile& file) : file_(file) {}
+
+  void add(std::int64_t number, std::string_view line, const Error& error) {
+    const std::string film = video_of_torn_line(line);
+    if (count_ == 0) first_ = where(number) + error.what() + ")";
+    is_ours_ |= !film.empty();
+    if (++count_ > kMaxNamed) return;
+    warnings_.push_back(
+        where(number) + error.what() + "); it does not count, " +
+        (film.empty() ? "its clip" : escape_file_name(unescape_file_name(film))) +
+        " is captioned again if this run names it and no other line is of it, and at the "
+        "run's end the line is moved to " +
+        damaged_path(file_.path).filename().string());
+  }
+
+  // Warns of the lines. Throws Error(kOutputConflict) where nothing says that the file is one of
+  // records, or it is no output.
+  void report(bool has_records) const {
+    if (count_ == 0) return;
+    if (!file_.is_output || (!has_records && !is_ours_)) {
+      throw Error(ErrorCode::kOutputConflict,
+                  first_ + "; mend or remove the line, or " + remedy(file_));
+    }
+    for (const std::string& warning : warnings_) log_warning("records", warning);
+    if (count_ > kMaxNamed) {
+      log_warning("records",
+                  file_.path.string() + ": " +
+                      counted(count_ - kMaxNamed, "further line is", "further lines are") +
+                      " no caption record either");
+    }
+  }
+
+ private:
+  std::string where(std::int64_t number) const {
+    return file_.path.string() + ":" + std::to_string(number) + ": not a caption record (";
+  }
+
+  static constexpr std::int64_t kMaxNamed = 5;
+  const RecordsFile& file_;
+  std::int64_t count_ = 0;
+  bool is_ours_ = false;  // a line begins as a record does
+  std::string first_;
+  std::vector<std::string> warnings_;
+};
+
 [[noreturn]] void refuse_csv(const RecordsFile& file) {
   throw Error(ErrorCode::kOutputConflict,
               file.path.string() +
@@ -47,6 +101,8 @@ std::int64_t read_records(const RecordsFile& file, const std::set<std::string>& 
   std::int64_t offset = std::ssize(whole) - std::ssize(text);
   std::int64_t released = 0;  // bytes whose mapped pages were released
   std::int64_t line_number = 0;
+  BadLines bad(file);
+  bool has_records = false;
   const auto add = [&](const Record& record, std::int64_t line_bytes) {
     RecordSlot& slot = index.add(record, offset, line_bytes);
     slot.is_accepted = record.settings.empty() || accepted.contains(record.settings);
@@ -61,17 +117,20 @@ std::int64_t read_records(const RecordsFile& file, const std::set<std::string>& 
     }
     try {
       add(parse_json_line(line.substr(0, line.size() - 1)), std::ssize(line));
+      has_records = true;
     } catch (const Error& error) {
-      throw Error(ErrorCode::kOutputConflict, file.path.string() + ":" +
-                                                  std::to_string(line_number) +
-                                                  ": not a caption record (" + error.what() +
-                                                  "); mend or remove the line, or " + remedy(file));
+      if (is_of_machine(error.code())) throw;
+      bad.add(line_number, line, error);
+      if (!file.is_output) bad.report(has_records);
+      index.add_damaged(offset, std::ssize(line));
+      offset += std::ssize(line);
     }
     if (offset - released < kReleasedBytes) return;
     release_pages(bytes.bytes().subspan(static_cast<std::size_t>(released),
                                         static_cast<std::size_t>(offset - released)));
     released = offset;
   });
+  bad.report(has_records);
   const std::string_view rest = text.substr(complete_lines_bytes(text));
   if (rest.empty()) return offset;
   if (const std::optional<Record> last = find_record(rest)) add(*last, std::ssize(rest) + 1);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "records/file_name.h"
+#include "records/internal/damaged_lines.h"
 #include "records/internal/lines.h"
 #include "records/internal/output_file.h"
 #include "records/internal/read_records.h"
@@ -236,6 +237,7 @@ void RecordFile::State::compact() {
   try {
     if (replaced.has_value()) replaced->update(*file, index);
     if (index.num_superseded() == 0) return;
+    keep_damaged_lines(*file, index);
     compacted.emplace(beside);
     compacted->truncate(0);
     copy_live_lines(*compacted);

@@ -95,6 +95,17 @@ RecordSlot& RecordIndex::add(const Record& record, std::int64_t offset, std::int
   return slots_.back();
 }
 
+void RecordIndex::add_damaged(std::int64_t offset, std::int64_t size_bytes) {
+  CAPTION_CHECK(slots_.size() < std::numeric_limits<Position>::max() &&
+                    size_bytes <= std::numeric_limits<std::uint32_t>::max(),
+                "records: too many records, or too long a line");
+  slots_.push_back({.offset = offset,
+                    .size_bytes = static_cast<std::uint32_t>(size_bytes),
+                    .status = Status::kFailed,
+                    .is_live = false,
+                    .is_damaged = true});
+}
+
 RecordSlot* RecordIndex::at_place(const Hash128& place) {
   const auto found = by_place_.find(place);
   return found == by_place_.end() ? nullptr : &slots_[found->second];

@@ -119,6 +119,63 @@ TEST_SUITE("app/resume") {
     }
   }
 
+  TEST_CASE("a line that is no record any more is named, and its clip is captioned again") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::string a = small_video("city-000-h264.mp4").string();
+    const std::string b = small_video("bridge-006-h264.mp4").string();
+    REQUIRE(run_cli({"run", "-q", "-o", out, a, b}).exit_code == 0);
+    const std::string whole = read_text(out);
+    const std::size_t second = whole.find('\n') + 1;
+    const std::map<std::string, std::string> captions = captions_of(out);
+    std::string kept;
+    for (const std::size_t line : {std::size_t{1}, std::size_t{2}}) {
+      CAPTURE(line);
+      const std::string now = read_text(out);
+      const std::size_t begin = line == 1 ? 0 : now.find('\n') + 1;
+      const std::size_t end = now.find('\n', begin) + 1;
+      const std::string film =
+          now.compare(begin, end - begin, whole, 0, second) != 0 && now.find(b, begin) < end ? b
+                                                                                             : a;
+      std::string flipped = now;
+      flipped[now.find("\"status\"", begin) + 8] ^= 1;  // a quotation mark
+      write_text(out, flipped);
+      kept += flipped.substr(begin, end - begin);
+      const Finished again = run_cli({"run", "-o", out, a, b});
+      CAPTURE(again.err);
+      CHECK(again.exit_code == 0);
+      CHECK(again.err.find("c.jsonl:" + std::to_string(line) + ": not a caption record (") !=
+            std::string::npos);
+      CHECK(again.err.find("); it does not count, " + film + " is captioned again if") !=
+            std::string::npos);
+      CHECK(again.err.find("run: 1 clip captioned in") != std::string::npos);
+      CHECK(captions_of(out) == captions);
+      CHECK(read_text(out + ".damaged") == kept);
+    }
+    // A file that nothing in it says to be one of records is not touched.
+    write_text(out, "notes\n");
+    const Finished foreign = run_cli({"run", "-o", out, a, b});
+    CHECK(foreign.exit_code == 2);
+    CHECK(foreign.err.find("c.jsonl:1: not a caption record (") != std::string::npos);
+    CHECK(read_text(out) == "notes\n");
+  }
+
+  TEST_CASE("a record whose digest of the clip is another one is made again") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::string a = small_video("city-000-h264.mp4").string();
+    REQUIRE(run_cli({"run", "-q", "-o", out, a}).exit_code == 0);
+    const std::string before = read_text(out);
+    std::string flipped = before;
+    char& digit = flipped[before.find("\"id\":\"") + 6];
+    digit = digit == '0' ? '1' : '0';
+    write_text(out, flipped);
+    const Finished again = run_cli({"run", "-o", out, a});
+    CHECK(again.exit_code == 0);
+    CHECK(again.err.find("run: 1 clip captioned in") != std::string::npos);
+    CHECK(parse_records(read_text(out)).at(0).id == parse_records(before).at(0).id);
+  }
+
   TEST_CASE("--retry-failed may change what --retry failed may") {
     const TemporaryFolder folder;
     const std::string late = (folder.path() / "late.mp4").string();

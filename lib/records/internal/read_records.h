@@ -26,8 +26,10 @@ struct RecordsFile {
 // before the first line are skipped. A last line that is a record and lacks its end of line alone,
 // as some editors leave it, counts as complete, with that end. Returns the number of bytes of all
 // complete lines, one more than the file has if the end of the last one is missing; any bytes after
-// them are a torn line. Throws Error(kOutputConflict) naming a line that is not a record, or a csv
-// of captions, and as MappedFile.
+// them are a torn line. A line of an output that is not a record is entered as damaged, with a
+// warning that has its number, where other lines are records or it begins as one. Throws
+// Error(kOutputConflict) naming any other line that is not a record, or a csv of captions, and as
+// MappedFile.
 std::int64_t read_records(const RecordsFile& file, const std::set<std::string>& accepted,
                           RecordIndex& index, const std::function<void(const Record&)>& visit = {});
 

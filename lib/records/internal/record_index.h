@@ -29,6 +29,7 @@ struct RecordSlot {
   bool is_from_this_run = false;
   bool is_wanted = false;  // a clip of this run has this place
   bool is_live = true;
+  bool is_damaged = false;  // no record; of no place and no content, and never live
   // 1 + index of the slot of a caption with other content at the same place, which is live as long
   // as this slot is; 0: none.
   std::uint32_t shadowed = 0;
@@ -66,6 +67,9 @@ class RecordIndex {
  public:
   // Makes the line that begins at byte `offset` the live record of its place.
   RecordSlot& add(const Record& record, std::int64_t offset, std::int64_t size_bytes);
+
+  // Enters a line that is no record, so that compaction drops it.
+  void add_damaged(std::int64_t offset, std::int64_t size_bytes);
 
   // Returns the live record of a place, or null.
   RecordSlot* at_place(const Hash128& place);
