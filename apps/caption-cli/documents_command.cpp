@@ -90,7 +90,8 @@ void add_documents_commands(CLI::App& root, int& exit_code) {
   add_completion_command(root, exit_code, flags);
   CLI::App* command = root.add_subcommand("man", "Print the manual's page of a command");
   command->group("");  // not shown
-  command->add_option("command", flags->command, "of this command; without it, of the program")
+  command
+      ->add_option("command", flags->command, "command whose page is printed; none: the program's")
       ->type_name("NAME");
   command
       ->add_option("--install-to", flags->folder,

@@ -237,12 +237,12 @@ void add_input_flags(CLI::App& command, EvalFlags& flags) {
            {"auto", "path", "name", "stem"})
       ->default_str(flags.match)
       ->group(kGroup);
-  command.add_option("--prompt", flags.prompt, "the captions of this prompt, of several")
+  command.add_option("--prompt", flags.prompt, "score only the captions that answer this prompt")
       ->type_name("NAME")
       ->group(kGroup);
   command
       .add_option("--adapter", flags.adapter,
-                  "the captions of this adapter, of several\n"
+                  "score only the captions made with this adapter\n"
                   "The name that their records have; \"\" stands for those made without one.")
       ->type_name("NAME")
       ->group(kGroup);
@@ -272,7 +272,7 @@ void add_score_flags(CLI::App& command, EvalFlags& flags) {
       ->group(kGroup);
   command
       .add_option("--shuffled", flags.shuffle_seed,
-                  "score against another clip's references; a seed\n"
+                  "score against other clips' references; N is a seed\n"
                   "Does the model look at its videos? A model that does scores much less.")
       ->check(is_seed())
       ->type_name(kNumberType)

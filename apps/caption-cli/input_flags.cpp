@@ -107,9 +107,8 @@ void add_input_flags(CLI::App& command, InputFlags& flags) {
       ->group(kGroup);
   command
       .add_option("--limit", flags.limit,
-                  "only the first N clips that are left\n"
-                  "The first in the order of the walk; those that have their records already "
-                  "count.")
+                  "only the first N clips; those with records count\n"
+                  "In the order of the walk, after --include and --exclude.")
       ->check(in_range(std::int64_t{1}, std::int64_t{1'000'000'000}).description(""))
       ->type_name(kNumberType)
       ->group(kGroup);

@@ -121,12 +121,12 @@ void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code)
   CLI::Option* check =
       command
           ->add_option("--check", flags->checked,
-                       "hold presets against their plans; all without a name\n"
+                       "compare presets with their plans; no name: all\n"
                        "Each is planned for the card that its comment names (\"# Plan for l4\"), "
                        "without files of its model if that is known by name. A line for each "
                        "contradiction: a figure of the comment that is not the plan's, clips or "
-                       "max_num_seqs that do not fit, options that exclude each other. Exit code "
-                       "3 if there is one.")
+                       "max_num_seqs that do not fit, options that exclude each other, a file "
+                       "without keys. Exit code 3 if there is one.")
           ->type_name(kPresetType)
           ->expected(0, -1)
           ->excludes(show)
