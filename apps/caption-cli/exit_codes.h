@@ -28,7 +28,8 @@ inline constexpr std::array kExitCodeTexts = {
     ExitCodeText{kExitClipsFailed,
                  "some clips failed, each with its record, or a folder could not be read"},
     ExitCodeText{kExitUsage,
-                 "wrong usage, nothing to caption in what was named, or an output of another "
+                 "wrong usage, weights asked for as codes (--dtype awq) that the model does not "
+                 "hold, nothing to caption in what was named, or an output of another "
                  "configuration"},
     ExitCodeText{kExitBadFile, "bad preset, model, captions or references"},
     ExitCodeText{kExitUnavailable, "device or feature unavailable, or out of memory"},

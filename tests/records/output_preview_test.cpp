@@ -230,6 +230,8 @@ TEST_SUITE("records/output_preview") {
     write_file(folder / "notes.txt", "mine");
     CHECK(code(folder / "notes.txt", kManifest, Existing::kOverwrite) ==
           ErrorCode::kOutputConflict);
+    write_file(out, read_file(out) + "no record\n");
+    CHECK(code(out, kManifest, Existing::kResume) == ErrorCode::kInternal);  // not refused
     write_file(out, "no record\n");
     CHECK(code(out, kManifest, Existing::kResume) == ErrorCode::kOutputConflict);
   }
