@@ -47,9 +47,9 @@ class BadLines {
     warnings_.push_back(
         where(number) + error.what() + "); it does not count, " +
         (film.empty() ? "its clip" : escape_file_name(unescape_file_name(film))) +
-        " is captioned again if this run names it and no other line is of it, and at the "
-        "run's end the line is moved to " +
-        damaged_path(file_.path).filename().string());
+        " is captioned again if this run names it and no other line is of it; a run without "
+        "--overwrite moves the line to " +
+        damaged_path(file_.path).filename().string() + " at its end");
   }
 
   // Warns of the lines. Throws Error(kOutputConflict) where nothing says that the file is one of
