@@ -89,7 +89,14 @@ TEST_SUITE("pipeline/self-draft") {
                           .name = "device " + std::to_string(i)});
     }
     const auto choice = std::make_shared<drafts::LayerChoice>();
-    models.front()->on_encode = [&](int) { choice->make({.layers = {1}}); };
+    // The first clip of any replica: one of them may have captioned the others' clips by the time
+    // that another one begins.
+    std::once_flag is_made;
+    for (const auto& model : models) {
+      model->on_encode = [&](int) {
+        std::call_once(is_made, [&] { choice->make({.layers = {1}}); });
+      };
+    }
     SharedSink sink;
     const Outcome outcome = run(replicas, clips(kNumClips), self_options(choice), sink);
     check_captions(sink.kept, kNumClips);
