@@ -43,14 +43,10 @@ ScatterChart format_chart(const plan::FormatReport& report) {
   if (chart.points.empty()) chart.points.push_back({.label = "no format fits"});
   chart.notes.emplace_back(
       "discs: on the Pareto front of memory, speed and KL; circles: not; the ring: chosen");
-  chart.notes.emplace_back(report.prices
-                               ? "KL: nats a token against f32, measured over " +
-                                     counted(report.prices->table.positions, "position") +
-                                     (report.made_positions == 0
-                                          ? std::string()
-                                          : ", of those to be made " +
-                                                std::to_string(report.made_positions) + " or more")
-                               : std::string("KL is not measured for this model"));
+  chart.notes.emplace_back(report.prices ? "KL: nats a token against f32, measured over " +
+                                               counted(report.prices->table.positions, "position") +
+                                               plan::made_positions_text(report)
+                                         : std::string("KL is not measured for this model"));
   if (!too_large.empty()) chart.notes.push_back("not fitting: " + join(too_large));
   return chart;
 }

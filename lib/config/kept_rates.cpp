@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kLayout = 1;  // version of the file: the value of "rates"
+// Version of the file, the value of "rates": another one also when rates are measured otherwise.
+constexpr std::int64_t kLayout = 1;
 constexpr std::size_t kMaxFileBytes = 1u << 16;
 constexpr double kMostRate = 1e18;  // bytes or FLOP per second
 constexpr std::array<std::string_view, 2> kArithmetics = {"f32", "bf16"};

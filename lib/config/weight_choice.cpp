@@ -14,6 +14,7 @@
 #include "config/resolve.h"
 #include "config/resources.h"
 #include "model/file_codes.h"
+#include "model/model_files.h"
 #include "quantise/made_blueprint.h"
 
 namespace caption::config {
@@ -74,14 +75,17 @@ bool has_products(RunPlanner& planner, WeightFormat choice) {
   return has_on_cpu || !find_format_obstacle(planner.input(choice)).has_value();
 }
 
-// Whether `quantize` takes the model: a folder whose weights are no codes.
+// Whether `quantize` takes the model: a folder of safetensors whose weights are no codes. A model
+// that is known by its name alone is downloaded as one.
 bool can_be_quantised(const PlannedRun& run) {
   const ModelSection& model = run.loaded.preset.model;
+  if (model.is_composed) return false;
+  const bool is_here = run.found.note.empty();
+  if (is_here && model::is_gguf_model(find_model(model.path, run.loaded.locations))) return false;
   const std::vector<model::Parameter>& parameters = run.found.blueprint.parameters;
-  return !model.is_composed && !model.path.ends_with(".gguf") &&
-         std::none_of(parameters.begin(), parameters.end(), [](const model::Parameter& parameter) {
-           return parameter.codes.has_value() || parameter.e4m3.has_value();
-         });
+  return std::none_of(parameters.begin(), parameters.end(), [](const model::Parameter& parameter) {
+    return parameter.codes.has_value() || parameter.e4m3.has_value();
+  });
 }
 
 // The price of a checkpoint that was made in the format with default options, held as `choice`: of
@@ -104,10 +108,10 @@ MadePrice find_made_price(std::span<const plan::FoundPriceTable> tables, const s
   return best;
 }
 
-// Adds the rows of the checkpoints that can be made of the model. Returns the fewest positions of
-// their prices; 0 if they have none.
+// Adds the rows of the checkpoints that can be made of the model, and to `left_out` the formats
+// that do not hold it. Returns the fewest positions of their prices; 0 if they have none.
 std::int64_t add_made_rows(RunPlanner& planner, const std::optional<Sha256>& model_hash,
-                           std::vector<plan::FormatRow>& rows) {
+                           std::vector<plan::FormatRow>& rows, LeftOut& left_out) {
   const PlannedRun& run = planner.run();
   std::int64_t positions = 0;
   if (!can_be_quantised(run)) return positions;
@@ -121,7 +125,7 @@ std::int64_t add_made_rows(RunPlanner& planner, const std::optional<Sha256>& mod
       blueprint = quantise::made_blueprint(run.found.blueprint, format);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kUnavailable) throw;
-      log_info("plan", error.what());
+      left_out.not_held.push_back(plan::made_name(format) + ": " + error.what());
       continue;
     }
     const WeightFormat choice =
@@ -165,8 +169,9 @@ plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha2
         plan::make_format_row(std::string(choice.name), plan::make_plan(input), std::move(price)));
     rows.back().cost.is_own = choice.value == WeightFormat::kW8A8 && rounds_activations;
   }
-  const std::int64_t made_positions =
-      compared == ComparedFormats::kHeldAndMade ? add_made_rows(planner, model_hash, rows) : 0;
+  const std::int64_t made_positions = compared == ComparedFormats::kHeldAndMade
+                                          ? add_made_rows(planner, model_hash, rows, left_out)
+                                          : 0;
   const ModelSection& model = planner.preset().model;
   plan::FormatReport report = plan::make_format_report(
       std::move(rows), std::move(prices),

@@ -11,8 +11,8 @@
 namespace caption::config {
 
 enum class ComparedFormats {
-  kHeld,         // in which the model can be held
-  kHeldAndMade,  // and those of the checkpoints that `quantize` can make of it
+  kHeld,         // the model can be held in them
+  kHeldAndMade,  // those, and the formats of checkpoints that `quantize` can make of the model
 };
 
 // Compares every format that this build can hold the run's model in; a file with codes has those

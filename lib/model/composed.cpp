@@ -22,6 +22,7 @@
 #include "model/internal/projector.h"
 #include "model/internal/tensor_names.h"
 #include "model/internal/vision_config.h"
+#include "model/model_files.h"
 #include "model/read_blueprint.h"
 #include "model/vit_blueprint.h"
 #include "weights/open_source.h"
@@ -185,10 +186,7 @@ std::unique_ptr<CaptionModel> open_composed(const Context& context, const Compos
   }
   ComposedPrompt prompt(source);
   const ModelFolder llm(source.llm, ModelPart::kText);
-  Parts parts;
-  parts.context = context;
-  take_options(parts, options);
-  parts.configs = std::move(configs);
+  Parts parts = begin_parts(context, std::move(configs), options);
   start_tokenizer(llm, parts);
   add_inner_adapter(parts, source.vision, kVisionSource);
   add_inner_adapter(parts, source.projector, kProjectorSource);

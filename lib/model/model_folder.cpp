@@ -16,6 +16,7 @@
 #include "base/open_file.h"
 #include "model/internal/adapter.h"
 #include "model/internal/model_files.h"
+#include "model/model_files.h"
 #include "text/token_tables.h"
 #include "weights/gguf_config.h"
 #include "weights/gguf_source.h"

@@ -199,10 +199,7 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   require_both_files(files);
   if (options.opening == Opening::kToRun) report_files_beside(files);
   const JsonObject config = files.require_config();
-  Parts parts;
-  parts.context = context;
-  take_options(parts, options);
-  parts.configs.push_back(std::move(configs));
+  Parts parts = begin_parts(context, {std::move(configs)}, options);
   start_tokenizer(files, parts);
   add_inner_adapter(parts, folder);
   add_adapters(parts, options.adapters);

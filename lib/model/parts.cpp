@@ -199,12 +199,17 @@ std::optional<std::string> PartsCaptionModel::find_changed_file() const {
 
 std::int64_t PartsCaptionModel::weight_bytes() const { return parts_.weights->size_bytes(); }
 
-void take_options(Parts& parts, const OpenOptions& options) {
+Parts begin_parts(const Context& context, std::vector<ConfigFolder> configs,
+                  const OpenOptions& options) {
+  Parts parts;
+  parts.context = context;
+  parts.configs = std::move(configs);
   parts.opening = options.opening;
   parts.requantises = options.requantises;
   parts.cancelled = options.cancelled;
   parts.digests = options.digests;
   parts.digests.set_cancelled(options.cancelled);
+  return parts;
 }
 
 void add_inner_adapter(Parts& parts, const std::filesystem::path& folder,

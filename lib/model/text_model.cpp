@@ -91,10 +91,7 @@ std::unique_ptr<CaptionModel> open_language_model(const Context& context,
   // Before anything is read of the folder: check_unchanged() finds what is written from here on.
   ConfigFolder configs = read_config_folder(path);
   const ModelFolder files(path, ModelPart::kText);
-  Parts parts;
-  parts.context = context;
-  take_options(parts, options);
-  parts.configs.push_back(std::move(configs));
+  Parts parts = begin_parts(context, {std::move(configs)}, options);
   start_tokenizer(files, parts);
   add_inner_adapter(parts, path);
   add_adapters(parts, options.adapters);

@@ -108,12 +108,6 @@ std::string rates_text(const FormatReport& report) {
   return join(lines, "");
 }
 
-// ", of those to be made 1005 or more", where they have prices.
-std::string made_positions_text(const FormatReport& report) {
-  if (report.made_positions == 0) return {};
-  return ", of those to be made " + std::to_string(report.made_positions) + " or more";
-}
-
 std::string prices_text(const FormatReport& report) {
   if (!report.prices.has_value()) {
     const std::string known = report.made_positions == 0
@@ -220,12 +214,14 @@ FormatRow make_format_row(std::string name, Plan plan, std::optional<FormatPrice
   return row;
 }
 
+std::string made_name(std::string_view made_as) {
+  const bool is_calibrated = made_as.find("--calibrate") != std::string_view::npos;
+  return std::string(made_as.substr(0, made_as.find(' '))) +
+         (is_calibrated ? " (calibrated)" : " (made)");
+}
+
 FormatRow make_made_row(std::string made_as, Plan plan, std::optional<FormatPrice> price) {
-  const std::size_t space = made_as.find(' ');
-  const bool is_calibrated = made_as.find("--calibrate") != std::string::npos;
-  FormatRow row =
-      make_format_row(made_as.substr(0, space) + (is_calibrated ? " (calibrated)" : " (made)"),
-                      std::move(plan), std::move(price));
+  FormatRow row = make_format_row(made_name(made_as), std::move(plan), std::move(price));
   row.cost.is_made = true;
   row.made_as = std::move(made_as);
   return row;
@@ -246,6 +242,11 @@ FormatReport make_format_report(std::vector<FormatRow> rows, std::optional<Found
     report.choice.reason += refusal_text(report.planned());
   }
   return report;
+}
+
+std::string made_positions_text(const FormatReport& report) {
+  if (report.made_positions == 0) return {};
+  return ", of those to be made " + std::to_string(report.made_positions) + " or more";
 }
 
 std::string advise_to_measure(const FormatReport& report) {

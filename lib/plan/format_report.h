@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/format_choice.h"
@@ -45,14 +46,20 @@ std::int64_t bytes_in_use(const Plan& plan);
 
 // Makes the row of a format from its plan and its measured price. `name` is as --dtype takes it.
 FormatRow make_format_row(std::string name, Plan plan, std::optional<FormatPrice> price);
-// The same of a checkpoint that is yet to be made, "gptq --calibrate"; its name is
-// "gptq (calibrated)", or "nf4 (made)".
+// The name of a checkpoint that is yet to be made: "gptq (calibrated)" for "gptq --calibrate", "nf4
+// (made)" for "nf4".
+std::string made_name(std::string_view made_as);
+// Makes the row of such a checkpoint.
 FormatRow make_made_row(std::string made_as, Plan plan, std::optional<FormatPrice> price);
 
 // Determines front and choice from the rows, one or more. If nothing fits, the reason ends with the
 // limit of the smallest one.
 FormatReport make_format_report(std::vector<FormatRow> rows, std::optional<FoundPriceTable> prices,
                                 std::string model_flags);
+
+// ", of those to be made 1005 or more": the positions of the prices of checkpoints that are yet to
+// be made; empty where they have none.
+std::string made_positions_text(const FormatReport& report);
 
 // "run `caption-cli bench VIDEOS --price weights --model X`"
 std::string advise_to_measure(const FormatReport& report);

@@ -117,10 +117,10 @@ std::vector<PlannedTensor> BlockFormat::parts(const MatrixPlan& matrix) const {
 // Blocks continue across the ends of rows, so the groups of a row are as wide as the greatest
 // common divisor of both.
 std::optional<weights::StoredCodes> BlockFormat::codes(const MatrixPlan& matrix) const {
-  constexpr std::int64_t kMinGroupColumns = 8;  // fewer are read as numbers
   const std::int64_t columns = matrix.shape[1];
   const std::int64_t group = std::gcd(kBlock, columns);
-  const bool is_multiplied = columns % 2 == 0 && (group >= kMinGroupColumns || group == columns);
+  const bool is_multiplied =
+      columns % 2 == 0 && (group >= weights::kMinGroupColumns || group == columns);
   if (!is_multiplied) return std::nullopt;
   return weights::StoredCodes{
       .method = table_ == BlockTable::kNf4 ? "nf4" : "fp4",

@@ -1,8 +1,33 @@
 #include "records/internal/damaged_lines.h"
 
+#include <cstdint>
 #include <optional>
+#include <system_error>
+
+#include "base/error.h"
 
 namespace caption::records {
+namespace {
+
+// A last line without its end, which another program left, gets one.
+OutputFile open_damaged(const std::filesystem::path& output) {
+  const std::filesystem::path path = damaged_path(output);
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    throw Error(ErrorCode::kOutputConflict,
+                path.string() +
+                    ": is no file; move it away, because lines of the output that are "
+                    "no records are kept there");
+  }
+  OutputFile kept(path);
+  const std::int64_t size_bytes = kept.size_bytes();
+  if (size_bytes > 0 && kept.read(size_bytes - 1, 1) != "\n") {
+    kept.append("\n", Durability::kLater);
+  }
+  return kept;
+}
+
+}  // namespace
 
 std::filesystem::path damaged_path(const std::filesystem::path& output) {
   return output.string() + ".damaged";
@@ -12,7 +37,7 @@ void keep_damaged_lines(const OutputFile& file, const RecordIndex& index) {
   std::optional<OutputFile> kept;
   for (const RecordSlot& slot : index.slots()) {
     if (!slot.is_damaged) continue;
-    if (!kept.has_value()) kept.emplace(damaged_path(file.path()));
+    if (!kept.has_value()) kept.emplace(open_damaged(file.path()));
     kept->append(file.read(slot.offset, slot.size_bytes), Durability::kLater);
   }
   if (kept.has_value()) kept->sync();

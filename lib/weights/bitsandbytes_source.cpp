@@ -40,8 +40,6 @@
 namespace caption::weights {
 namespace {
 
-constexpr std::int64_t kMinGroupColumns = 8;
-
 // What quant_state says.
 struct BlockFormat {
   std::int64_t rows = 0;

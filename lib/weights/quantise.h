@@ -20,12 +20,17 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 
 #include "tensor/matrix_format.h"
 #include "tensor/quantised_matrix.h"
 #include "tensor/tensor.h"
 
 namespace caption::weights {
+
+// Kernels take codes in groups of at least so many columns, or in groups of a whole row; codes of
+// other groups are read as numbers.
+inline constexpr std::int64_t kMinGroupColumns = 8;
 
 // rows [N, K] f32, bf16 or f16, finite. For int8 and int4 |value - w| <= scale / 2, plus the
 // rounding of the offset in f32; for e4m3 it is at most |w| / 16, or scale * 2^-10 of subnormal

@@ -116,7 +116,7 @@ TEST_SUITE("app/fit") {
       CAPTURE(made_as);
       CHECK((made_as == kMade[i] || made_as == kMade[i] + " --calibrate"));
       CHECK(row.get_bool("fits", false));
-      CHECK(row.get_double("mean_kl", -1) > 0);  // of a table that the program comes with
+      CHECK(row.get_double("mean_kl", -1) > 0);  // the program comes with a table
       CHECK(row.get_double("decode_tokens_per_s", 0) > 0);
     }
     CHECK(contains(text.out, " gptq (calibrated) "));
@@ -190,8 +190,16 @@ TEST_SUITE("app/fit") {
     CHECK(contains(plan_fit({"--model", model.path().string()}).out,
                    "left out: int8, int4, nf4, w8a8, w4a8, int4-head4, w4a8-head4: would round "
                    "the codes of the file a second time"));
-    // None is to be made: quantize takes no codes.
+    // None is to be made: quantize takes no codes, and no GGUF files.
     CHECK(formats_of({"--requantize", "true"}) == join(kHeld));
+    const TemporaryFolder folder;
+    const std::string files = (folder.path() / "files").string();
+    REQUIRE(run_cli({"quantize", demo_model(), "-o", files, "--format", "gguf-f16"}).exit_code ==
+            0);
+    const Finished planned = plan_fit({"--model", files});
+    CHECK(planned.exit_code == 0);
+    CHECK(contains(planned.out, " bf16 "));
+    CHECK_FALSE(contains(planned.out, "(made)"));
   }
 
   TEST_CASE("a broken table is named and not used") {

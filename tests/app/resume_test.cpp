@@ -156,6 +156,27 @@ TEST_SUITE("app/resume") {
     CHECK(read_text(out) == "notes\n");
   }
 
+  TEST_CASE("a line that is no record is never joined to what lies under the name of its place") {
+    const TemporaryFolder folder;
+    const fs::path out = folder.path() / "c.jsonl";
+    const fs::path damaged = folder.path() / "c.jsonl.damaged";
+    const std::string a = small_video("city-000-h264.mp4").string();
+    REQUIRE(run_cli({"run", "-q", "-o", out.string(), a}).exit_code == 0);
+    const std::string record = read_text(out);
+    const std::string bad = "{\"video\": \"x.mp4\"\n";
+    write_text(out, bad + record);
+    fs::create_directory(damaged);
+    const Finished refused = run_cli({"run", "-q", "-o", out.string(), a});
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find(damaged.string() + ": is no file; move it away") != std::string::npos);
+    CHECK(read_text(out) == bad + record);
+    fs::remove(damaged);
+    write_text(damaged, "notes");
+    CHECK(run_cli({"run", "-q", "-o", out.string(), a}).exit_code == 0);
+    CHECK(read_text(damaged) == "notes\n" + bad);
+    CHECK(read_text(out) == record);
+  }
+
   TEST_CASE("a record whose digest of the clip is another one is made again") {
     const TemporaryFolder folder;
     const std::string out = (folder.path() / "c.jsonl").string();

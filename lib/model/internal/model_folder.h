@@ -71,7 +71,4 @@ class ModelFolder {
   std::shared_ptr<const weights::GgufFile> tower_;
 };
 
-// Whether a path is a .gguf file or a folder that ModelFolder reads as one of GGUF files.
-bool is_gguf_model(const std::filesystem::path& path);
-
 }  // namespace caption::model

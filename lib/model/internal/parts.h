@@ -107,8 +107,10 @@ class PartsCaptionModel : public CaptionModel {
   Parts parts_;
 };
 
-// Copies to `parts` what all families take from the options but the adapters.
-void take_options(Parts& parts, const OpenOptions& options);
+// Returns parts with the context, the configurations and what all families take from the options
+// but the adapters.
+Parts begin_parts(const Context& context, std::vector<ConfigFolder> configs,
+                  const OpenOptions& options);
 
 // Opens the adapter inside a folder, if there is one, for the parameters of the weight file
 // `source` or, without it, of all. Throws as Adapter::open().

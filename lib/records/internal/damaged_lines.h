@@ -12,7 +12,8 @@ namespace caption::records {
 std::filesystem::path damaged_path(const std::filesystem::path& output);
 
 // Appends the damaged lines of `file` that `index` names to damaged_path(), durably; makes no file
-// where there are none. Throws as OutputFile.
+// where there are none. Throws Error(kOutputConflict) where something else than a file lies there;
+// otherwise as OutputFile.
 void keep_damaged_lines(const OutputFile& file, const RecordIndex& index);
 
 }  // namespace caption::records
