@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "model/random_model.h"
+#include "tests/cuda/small_decoder.h"
 #include "tests/support/cuda/emulated_runtime.h"
 #include "tests/support/cuda/queues.h"
 
@@ -23,15 +24,7 @@ namespace model = caption::model;
 
 namespace {
 
-const model::DecoderSpec kSpec = {.num_layers = 2,
-                                  .hidden = 32,
-                                  .intermediate = 32,
-                                  .num_heads = 2,
-                                  .num_kv_heads = 1,
-                                  .head_dim = 16,
-                                  .vocab = 48,
-                                  .max_positions = 512,
-                                  .qk_norm = true};
+const model::DecoderSpec kSpec = caption::testing::small_decoder(2);
 constexpr std::int64_t kPromptPages = 3;
 
 struct Room {

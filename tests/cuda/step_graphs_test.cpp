@@ -16,6 +16,7 @@
 #include "kernels/rows.h"
 #include "model/random_model.h"
 #include "tensor/copy.h"
+#include "tests/cuda/small_decoder.h"
 #include "tests/support/cuda/emulated_runtime.h"
 #include "tests/support/cuda/queues.h"
 #include "tests/support/oracle_drafts.h"
@@ -36,15 +37,7 @@ namespace model = caption::model;
 
 namespace {
 
-const model::DecoderSpec kSpec = {.num_layers = 1,
-                                  .hidden = 32,
-                                  .intermediate = 32,
-                                  .num_heads = 2,
-                                  .num_kv_heads = 1,
-                                  .head_dim = 16,
-                                  .vocab = 48,
-                                  .max_positions = 512,
-                                  .qk_norm = true};
+const model::DecoderSpec kSpec = caption::testing::small_decoder(1);
 
 EngineOptions options_with_pages(std::int64_t num_pages, DType dtype = DType::kBF16) {
   EngineOptions options;

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "model/random_model.h"
 #include "model/step_scratch.h"
+#include "tests/cuda/small_decoder.h"
 #include "tests/support/cuda/emulated_runtime.h"
 
 using caption::Context;
@@ -29,15 +30,7 @@ namespace model = caption::model;
 namespace {
 
 // Columns of more than one slice, and of no whole tile, for each kind of product.
-const model::DecoderSpec kSpec = {.num_layers = 1,
-                                  .hidden = 40,
-                                  .intermediate = 1032,
-                                  .num_heads = 2,
-                                  .num_kv_heads = 1,
-                                  .head_dim = 16,
-                                  .vocab = 48,
-                                  .max_positions = 512,
-                                  .qk_norm = true};
+const model::DecoderSpec kSpec = caption::testing::small_decoder(1, 40, 1032);
 
 // A prompt in pieces of 70 and fewer rows, one of 40 rows, one with beams, and decoding.
 std::vector<Request> requests_of_all_sizes() {
