@@ -1,5 +1,7 @@
 #include "config/kept_rates.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -69,6 +71,19 @@ std::optional<bench::Roofline> parse(const JsonObject& root, const RatesKey& key
   return rates;
 }
 
+std::string text_of(const RatesKey& key, const bench::Roofline& rates) {
+  JsonWriter json;
+  json.begin_object()
+      .add("rates", kLayout)
+      .add("cpu", key.cpu_model)
+      .add("tier", key.tier)
+      .add("threads", std::int64_t{key.num_threads})
+      .add("measured_threads", std::int64_t{rates.num_threads})
+      .add("arithmetic", std::string(rates.arithmetic));
+  for (const Field& field : kFields) json.add(field.name, rates.*field.rate);
+  return json.end_object().text() + "\n";
+}
+
 }  // namespace
 
 RatesKey rates_key(const Context& context, const Preset& preset, const Machine& machine) {
@@ -92,25 +107,29 @@ std::optional<bench::Roofline> read_rates(const fs::path& folder, const RatesKey
   }
 }
 
-void keep_rates(const fs::path& folder, const RatesKey& key, const bench::Roofline& rates) {
-  if (folder.empty()) return;
-  JsonWriter json;
-  json.begin_object()
-      .add("rates", kLayout)
-      .add("cpu", key.cpu_model)
-      .add("tier", key.tier)
-      .add("threads", std::int64_t{key.num_threads})
-      .add("measured_threads", std::int64_t{rates.num_threads})
-      .add("arithmetic", std::string(rates.arithmetic));
-  for (const Field& field : kFields) json.add(field.name, rates.*field.rate);
-  const std::string text = json.end_object().text() + "\n";
+bench::Roofline keep_rates(const fs::path& folder, const RatesKey& key,
+                           const bench::Roofline& rates, KeepRates keep) {
+  if (folder.empty()) return rates;
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return;
+  if (error) return rates;
+  const fs::path path = path_of(folder, key);
   try {
-    write_file_atomically(path_of(folder, key), text);
+    if (keep == KeepRates::kReplace) {
+      write_file_atomically(path, text_of(key, rates));
+      return rates;
+    }
+    // A name is given to a file only once; a file that cannot be read is replaced.
+    const fs::path own = path.string() + "." + std::to_string(::getpid());
+    write_file_atomically(own, text_of(key, rates));
+    fs::create_hard_link(own, path, error);
+    const std::optional<bench::Roofline> kept = read_rates(folder, key);
+    if (!kept) fs::rename(own, path, error);
+    fs::remove(own, error);
+    return kept.value_or(rates);
   } catch (const Error& failure) {
     log_debug("config", std::string("rates are not kept: ") + failure.what());
+    return rates;
   }
 }
 

@@ -26,9 +26,15 @@ RatesKey rates_key(const Context& context, const Preset& preset, const Machine& 
 // An empty path has none.
 std::optional<bench::Roofline> read_rates(const std::filesystem::path& folder, const RatesKey& key);
 
-// Writes the rates to `folder`, which is made if need be, in the place of earlier ones. Does
-// nothing where they cannot be written. Several processes may do so at once.
-void keep_rates(const std::filesystem::path& folder, const RatesKey& key,
-                const bench::Roofline& rates);
+enum class KeepRates {
+  kReplace,  // in the place of earlier ones
+  // Unless there are some that can be read: of several processes that begin together, the first to
+  // write decides for all.
+  kFirst,
+};
+// Writes the rates to `folder`, which is made if need be, and returns those that are kept now:
+// `rates` where none can be written.
+bench::Roofline keep_rates(const std::filesystem::path& folder, const RatesKey& key,
+                           const bench::Roofline& rates, KeepRates keep = KeepRates::kReplace);
 
 }  // namespace caption::config

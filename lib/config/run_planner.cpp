@@ -88,8 +88,8 @@ bench::Roofline RunPlanner::find_rates() const {
     if (const std::optional<bench::Roofline> kept = read_rates(folder, key)) return *kept;
   }
   const bench::Roofline rates = measure_host(run_.context, preset(), run_.machine);
-  keep_rates(folder, key, rates);
-  return rates;
+  return keep_rates(folder, key, rates,
+                    assumed_.takes_kept_rates ? KeepRates::kFirst : KeepRates::kReplace);
 }
 
 void RunPlanner::set_rates(plan::PlanInput& input) {

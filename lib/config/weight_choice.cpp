@@ -1,6 +1,7 @@
 #include "config/weight_choice.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,17 +21,23 @@
 namespace caption::config {
 namespace {
 
+// A table that cannot be used, which a warning names, does not hide that of another folder.
 std::optional<plan::FoundPriceTable> find_prices(const std::optional<Sha256>& model_hash,
                                                  const Locations& locations) {
-  if (!model_hash.has_value()) return std::nullopt;
-  try {
-    return plan::find_price_table(*model_hash, price_folders(locations));
-  } catch (const Error& error) {
-    if (is_of_machine(error.code())) throw;
-    log_warning("plan",
-                "the measured prices of weights are not used: " + std::string(error.what()));
-    return std::nullopt;
+  std::optional<plan::FoundPriceTable> best;
+  if (!model_hash.has_value()) return best;
+  for (const std::filesystem::path& folder : price_folders(locations)) {
+    try {
+      auto found = plan::find_price_table(*model_hash, std::span(&folder, 1));
+      const bool is_better = found.has_value() &&
+                             (!best.has_value() || found->table.positions > best->table.positions);
+      if (is_better) best = std::move(found);
+    } catch (const Error& error) {
+      if (is_of_machine(error.code())) throw;
+      log_warning("plan", "measured prices of weights are not used: " + std::string(error.what()));
+    }
   }
+  return best;
 }
 
 // Formats for which the preset asks for codes that the files do not hold, and formats that would

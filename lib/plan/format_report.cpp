@@ -92,7 +92,8 @@ std::string made_text(const FormatReport& report) {
   if (!report.has_made_rows()) return {};
   return "(made), (calibrated): checkpoints that `caption-cli quantize MODEL -o DIR --format "
          "FORMAT` "
-         "makes once, without and with --calibrate; the choice is among the others\n";
+         "makes once, without and with --calibrate; that of w8a8 is run with --dtype w8a8 or auto; "
+         "the choice is among the others\n";
 }
 
 // A line for each arithmetic: "  measured here and now on 2 threads, bf16: 31.2 GB/s, 240 GFLOP/s".

@@ -9,17 +9,10 @@
 namespace caption::records {
 namespace {
 
-// A last line without its end, which another program left, gets one.
+// A last line without its end, which another program or a kill left, gets one.
 OutputFile open_damaged(const std::filesystem::path& output) {
-  const std::filesystem::path path = damaged_path(output);
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
-    throw Error(ErrorCode::kOutputConflict,
-                path.string() +
-                    ": is no file; move it away, because lines of the output that are "
-                    "no records are kept there");
-  }
-  OutputFile kept(path);
+  require_damaged_place(output);
+  OutputFile kept(damaged_path(output));
   const std::int64_t size_bytes = kept.size_bytes();
   if (size_bytes > 0 && kept.read(size_bytes - 1, 1) != "\n") {
     kept.append("\n", Durability::kLater);
@@ -31,6 +24,21 @@ OutputFile open_damaged(const std::filesystem::path& output) {
 
 std::filesystem::path damaged_path(const std::filesystem::path& output) {
   return output.string() + ".damaged";
+}
+
+void require_damaged_place(const std::filesystem::path& output) {
+  using std::filesystem::file_type;
+  const std::filesystem::path path = damaged_path(output);
+  std::error_code ignored;
+  const file_type type = std::filesystem::symlink_status(path, ignored).type();
+  const bool is_usable =
+      type == file_type::not_found ||
+      (type == file_type::regular && !std::filesystem::equivalent(path, output, ignored));
+  if (is_usable) return;
+  throw Error(ErrorCode::kOutputConflict,
+              path.string() +
+                  ": is no file of its own; move it away, because lines of the output "
+                  "that are no records are kept there");
 }
 
 void keep_damaged_lines(const OutputFile& file, const RecordIndex& index) {

@@ -1,5 +1,6 @@
 #include "records/internal/read_records.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,6 +61,7 @@ class BadLines {
       throw Error(ErrorCode::kOutputConflict,
                   first_ + "; mend or remove the line, or " + remedy(file_));
     }
+    require_damaged_place(file_.path);
     for (const std::string& warning : warnings_) log_warning("records", warning);
     if (count_ > kMaxNamed) {
       log_warning("records",
@@ -81,6 +83,29 @@ class BadLines {
   std::string first_;
   std::vector<std::string> warnings_;
 };
+
+constexpr std::string_view kVideo = "{\"video\":\"";  // a record begins so
+
+// Whether a text is what an interrupted write leaves of a record: its beginning, and no more.
+bool is_torn_record(std::string_view text) {
+  const std::size_t compared = std::min(text.size(), kVideo.size());
+  if (text.substr(0, compared) != kVideo.substr(0, compared)) return false;
+  int depth = 0;
+  bool is_in_text = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\0') return false;
+    if (is_in_text && c == '\\') {
+      ++at;
+    } else if (c == '"') {
+      is_in_text = !is_in_text;
+    } else if (!is_in_text && (c == '{' || c == '}')) {
+      depth += c == '{' ? 1 : -1;
+      if (depth == 0) return false;
+    }
+  }
+  return true;
+}
 
 [[noreturn]] void refuse_csv(const RecordsFile& file) {
   throw Error(ErrorCode::kOutputConflict,
@@ -109,36 +134,42 @@ std::int64_t read_records(const RecordsFile& file, const std::set<std::string>& 
     if (visit) visit(record);
     offset += line_bytes;
   };
+  const auto take = [&](std::string_view line, std::int64_t line_bytes) {
+    try {
+      add(parse_json_line(line), line_bytes);
+      has_records = true;
+    } catch (const Error& error) {
+      if (is_of_machine(error.code())) throw;
+      bad.add(line_number, line, error);
+      index.add_damaged(offset, line_bytes);
+      offset += line_bytes;
+    }
+  };
   for_each_line(text, [&](std::string_view line) {
     ++line_number;
     if (line.find_first_not_of(" \t\r\n") == std::string_view::npos) {
       offset += std::ssize(line);
       return;
     }
-    try {
-      add(parse_json_line(line.substr(0, line.size() - 1)), std::ssize(line));
-      has_records = true;
-    } catch (const Error& error) {
-      if (is_of_machine(error.code())) throw;
-      bad.add(line_number, line, error);
-      if (!file.is_output) bad.report(has_records);
-      index.add_damaged(offset, std::ssize(line));
-      offset += std::ssize(line);
-    }
+    take(line.substr(0, line.size() - 1), std::ssize(line));
+    if (!file.is_output) bad.report(has_records);
     if (offset - released < kReleasedBytes) return;
     release_pages(bytes.bytes().subspan(static_cast<std::size_t>(released),
                                         static_cast<std::size_t>(offset - released)));
     released = offset;
   });
-  bad.report(has_records);
   const std::string_view rest = text.substr(complete_lines_bytes(text));
-  if (rest.empty()) return offset;
-  if (const std::optional<Record> last = find_record(rest)) add(*last, std::ssize(rest) + 1);
+  const bool is_whole = rest.find_first_not_of(" \t\r") != std::string_view::npos &&
+                        (file.is_output ? !is_torn_record(rest) : find_record(rest).has_value());
+  if (is_whole) {
+    ++line_number;
+    take(rest, std::ssize(rest) + 1);
+  }
+  bad.report(has_records);
   return offset;
 }
 
 std::string video_of_torn_line(std::string_view begin) {
-  constexpr std::string_view kVideo = "{\"video\":\"";
   if (!begin.starts_with(kVideo)) return {};
   for (std::size_t at = kVideo.size(); at < begin.size(); ++at) {
     if (begin[at] == '\\') {

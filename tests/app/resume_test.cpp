@@ -168,7 +168,8 @@ TEST_SUITE("app/resume") {
     fs::create_directory(damaged);
     const Finished refused = run_cli({"run", "-q", "-o", out.string(), a});
     CHECK(refused.exit_code == 2);
-    CHECK(refused.err.find(damaged.string() + ": is no file; move it away") != std::string::npos);
+    CHECK(refused.err.find(damaged.string() + ": is no file of its own; move it away") !=
+          std::string::npos);
     CHECK(read_text(out) == bad + record);
     fs::remove(damaged);
     write_text(damaged, "notes");

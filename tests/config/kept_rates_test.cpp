@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "config/plan_input.h"
@@ -66,6 +67,21 @@ TEST_SUITE("config/kept_rates") {
     other.tier = "avx512";
     CHECK_FALSE(read_rates(folder, other));
     CHECK_FALSE(read_rates("", kKey));
+  }
+
+  TEST_CASE("of several processes that begin together the first to write decides") {
+    const fs::path folder = new_folder("first");
+    bench::Roofline other = rates();
+    other.flops_per_s *= 2;
+    CHECK(keep_rates(folder, kKey, rates(), KeepRates::kFirst).flops_per_s == 4e11);
+    CHECK(keep_rates(folder, kKey, other, KeepRates::kFirst).flops_per_s == 4e11);
+    CHECK(keep_rates(folder, kKey, other).flops_per_s == 8e11);
+    CHECK(keep_rates(folder, kKey, rates(), KeepRates::kFirst).flops_per_s == 8e11);
+    std::ofstream(only_file(folder), std::ios::trunc) << "{";
+    CHECK(keep_rates(folder, kKey, rates(), KeepRates::kFirst).flops_per_s == 4e11);
+    CHECK(read_rates(folder, kKey).value().flops_per_s == 4e11);
+    CHECK(std::distance(fs::directory_iterator(folder), fs::directory_iterator()) == 1);
+    CHECK(keep_rates("", kKey, other, KeepRates::kFirst).flops_per_s == 8e11);
   }
 
   TEST_CASE("a file that is none, or has impossible rates, is measured anew") {

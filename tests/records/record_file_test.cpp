@@ -578,16 +578,26 @@ TEST_SUITE("records/record_file") {
       CHECK(find(*file, b).kind == Kind::kFinished);
     }
     CHECK(read_file(path) == whole);
-    // JSON that is no record is torn, and so is a record behind which a failing disk left zeros.
+    // What is not the beginning of a record is kept as a damaged line: JSON that is no record, two
+    // records in one, a note, a record behind which a failing disk left zeros.
     set_log_level(LogLevel::kError);
-    for (const std::size_t num_zeros : {1, 64, 4096}) {
-      write_file(path, whole.substr(0, whole.size() - 1) + std::string(num_zeros, '\0'));
-      CHECK(open(path)->num_found() == 1);
-      CHECK(read_file(path) == line_of(record_of(a)));
+    const fs::path damaged = path.string() + ".damaged";
+    const std::string last_line = whole.substr(line_of(record_of(a)).size());
+    const std::string bare = last_line.substr(0, last_line.size() - 1);
+    for (const std::string& rest : {std::string("{}"), bare + bare, std::string("메모: 좋다"),
+                                    bare + std::string(64, '\0')}) {
+      fs::remove(damaged);
+      write_file(path, line_of(record_of(a)) + rest);
+      {
+        const auto file = open(path);
+        CHECK(file->num_found() == 1);
+        CHECK(find(*file, b).kind == Kind::kNone);
+        file->append(record_of(b));
+        file->finish();
+      }
+      CHECK(read_file(path) == line_of(record_of(a)) + line_of(record_of(b)));
+      CHECK(read_file(damaged) == rest + "\n");
     }
-    write_file(path, line_of(record_of(a)) + "{}");
-    CHECK(open(path)->num_found() == 1);
-    CHECK(read_file(path) == line_of(record_of(a)));
     set_log_level(LogLevel::kInfo);
   }
 

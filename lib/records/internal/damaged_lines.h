@@ -11,9 +11,13 @@ namespace caption::records {
 // FILE.damaged, beside the output.
 std::filesystem::path damaged_path(const std::filesystem::path& output);
 
+// Throws Error(kOutputConflict) where a folder, a link, a device or the output itself lies at
+// damaged_path().
+void require_damaged_place(const std::filesystem::path& output);
+
 // Appends the damaged lines of `file` that `index` names to damaged_path(), durably; makes no file
-// where there are none. Throws Error(kOutputConflict) where something else than a file lies there;
-// otherwise as OutputFile.
+// where there are none. Throws as require_damaged_place() and
+// OutputFile.
 void keep_damaged_lines(const OutputFile& file, const RecordIndex& index);
 
 }  // namespace caption::records

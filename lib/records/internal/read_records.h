@@ -24,10 +24,11 @@ struct RecordsFile {
 // Adds every complete line of a JSONL output to `index`, marks whether its settings are in
 // `accepted` (accepted_keys()), and calls visit(record) for it; blank lines and a byte order mark
 // before the first line are skipped. A last line that is a record and lacks its end of line alone,
-// as some editors leave it, counts as complete, with that end. Returns the number of bytes of all
-// complete lines, one more than the file has if the end of the last one is missing; any bytes after
-// them are a torn line. A line of an output that is not a record is entered as damaged, with a
-// warning that has its number, where other lines are records or it begins as one. Throws
+// as some editors leave it, counts as complete, with that end; so does, in an output, one that is
+// not the beginning of a record, as an interrupted write leaves it. Returns the number of bytes of
+// all complete lines, one more than the file has if the end of the last one is missing; any bytes
+// after them are a torn line. A line of an output that is not a record is entered as damaged, with
+// a warning that has its number, where other lines are records or it begins as one. Throws
 // Error(kOutputConflict) naming any other line that is not a record, or a csv of captions, and as
 // MappedFile.
 std::int64_t read_records(const RecordsFile& file, const std::set<std::string>& accepted,
