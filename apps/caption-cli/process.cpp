@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -38,6 +39,27 @@ void open_standard_descriptors() {
 
 // The stack that glibc gives a thread where RLIMIT_STACK is unlimited.
 constexpr rlim_t kStackBytes = rlim_t{2} << 20;
+
+// Whether the process has a limit that is lower than `wanted` bytes.
+bool is_below(__rlimit_resource_t resource, rlim_t wanted) {
+  rlimit limit{};
+  return ::getrlimit(resource, &limit) == 0 && limit.rlim_cur < wanted;
+}
+
+bool can_map(std::size_t num_bytes) {
+  void* mapped = ::mmap(nullptr, num_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return false;
+  ::munmap(mapped, num_bytes);
+  return true;
+}
+
+// Makes the kernel grow the calling thread's stack by half of kStackBytes, more than any command
+// uses.
+[[gnu::noinline]] void touch_stack() {
+  constexpr std::size_t kPageBytes = 4096;
+  volatile char bytes[kStackBytes / 2];
+  for (std::size_t end = sizeof bytes; end >= kPageBytes; end -= kPageBytes) bytes[end - 1] = 0;
+}
 
 // A call of main() in a thread.
 struct MainCall {
@@ -124,8 +146,11 @@ void prepare_process() {
 }
 
 int run_on_large_stack(int (*main)(int argc, char** argv) noexcept, int argc, char** argv) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kStackBytes) {
+  if (!is_below(RLIMIT_STACK, kStackBytes)) {
+    if (is_below(RLIMIT_AS, RLIM_INFINITY)) {
+      if (!can_map(kStackBytes)) return fail_out_of_memory();
+      touch_stack();
+    }
     return main(argc, argv);
   }
   MainCall call{.main = main, .argc = argc, .argv = argv, .exit_code = kExitInternal};

@@ -17,7 +17,9 @@ namespace caption::cli {
 void prepare_process();
 
 // Returns main(argc, argv). Where the limit of stacks (ulimit -s) is below 2 MiB, it runs in a
-// thread with a stack of 2 MiB, and all threads that it starts have as much.
+// thread with a stack of 2 MiB, and all threads that it starts have as much. Where the address space
+// is limited (ulimit -v), the first thread's stack takes its share of it before anything else does:
+// it grows as it is used, and the process gets SIGSEGV where the limit leaves no room for that.
 int run_on_large_stack(int (*main)(int argc, char** argv) noexcept, int argc, char** argv);
 
 // A message with its control characters and invalid bytes escaped. Parts that are already escaped,
