@@ -17,6 +17,7 @@
 #include "base/durable_file.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/open_file.h"
 #include "drafts/layer_choice.h"
 #include "quantise/quantise_checkpoint.h"
@@ -189,6 +190,7 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
   std::error_code error;
   const bool has_manifest = fs::exists(path_ / kManifestName, error);
   std::optional<std::string> foreign;
+  std::optional<std::string> special;
   for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
        entry.increment(error)) {
     std::string name = entry->path().filename().string();
@@ -200,10 +202,21 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
     const bool is_own =
         is_manifest ||
         (has_manifest && (names.contains(stem) || name.ends_with(drafts::kLayerFileName)));
+    std::error_code ignored;
+    if (is_own && !entry->is_regular_file(ignored) && (!special || name < *special)) special = name;
     if (!is_own && (!foreign || name < *foreign)) foreign = std::move(name);
   }
   if (error) fail(path_, "list the folder", error.value());
+  if (special) {
+    refuse(path_ / *special, "is no file, and quantize writes one of this name; remove it" +
+                                 std::string(kOrElsewhere));
+  }
   if (!foreign) return;
+  if (!has_manifest && names.contains(*foreign)) {
+    refuse(path_ / *foreign, "is there without " + std::string(kManifestName) +
+                                 ", which would say that quantize made it" +
+                                 std::string(kElsewhere) + ", or put that file back");
+  }
   refuse(path_ / *foreign,
          "is no file of this checkpoint, and the folder is written to only if it "
          "is empty or holds what an earlier, equal quantize has made" +
@@ -260,8 +273,14 @@ bool OutputFolder::has_shard(const std::string& file, const std::atomic<bool>* c
                                   [&](const FinishedShard& shard) { return shard.file == file; });
   std::error_code ignored;
   const fs::path path = path_ / file;
-  return entry != shards_.end() && fs::is_regular_file(path, ignored) &&
-         size_of(path) == entry->size_bytes && OpenFile(path).sha256(cancelled) == entry->digest;
+  if (entry == shards_.end() || !fs::is_regular_file(path, ignored)) return false;
+  if (size_of(path) == entry->size_bytes && OpenFile(path).sha256(cancelled) == entry->digest) {
+    return true;
+  }
+  log_warning("quantize", path.string() +
+                              ": no longer has the bytes that quantize wrote, by its size or "
+                              "SHA-256, and is made again");
+  return false;
 }
 
 bool OutputFolder::names_shard(const std::string& file) const {

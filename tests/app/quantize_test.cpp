@@ -159,6 +159,14 @@ TEST_SUITE("app/quantize") {
                                  "them of the model's folder, and left as edited; what is "
                                  "removed, the same command writes again\n"));
     CHECK(read_text(output / "config.json") == edited);
+    std::string weights = read_text(output / "model.safetensors");
+    weights.back() ^= 1;
+    write_text(output / "model.safetensors", weights);
+    CHECK(contains(run_cli(arguments).err,
+                   "warning: quantize: " + (output / "model.safetensors").string() +
+                       ": no longer has the bytes that quantize wrote, by its size or SHA-256, and "
+                       "is made again\n"));
+    CHECK(read_text(output / "model.safetensors") == finished.at("model.safetensors"));
     CHECK(read_text(output / "generation_config.json") == "{}");
     fs::remove(output / "config.json");
     write_text(output / "generation_config.json", "{");

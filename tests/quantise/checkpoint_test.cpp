@@ -317,8 +317,30 @@ TEST_CASE("an output of other settings or with other files is refused and left a
   const fs::path copy = new_folder("quantise_checkpoint/copy");
   fs::copy(demo_model(), copy);
   CHECK(contains(error_of(options_of(copy, copy, "nf4"), ErrorCode::kOutputConflict),
-                 "is no file of this checkpoint"));
+                 "is there without caption-cli.quantize.json"));
   CHECK(files_of(copy) == files_of(demo_model()));
+}
+
+TEST_CASE("an output whose files are not those that were made is mended or refused") {
+  const fs::path output = new_folder("quantise_checkpoint/changed");
+  const QuantiseOptions options = options_of(demo_model(), output, "nf4");
+  REQUIRE(quantise_checkpoint(options).is_complete);
+  const Files made = files_of(output);
+  // Weights that another program changed are made again.
+  std::fstream(output / "model.safetensors", std::ios::in | std::ios::out).seekp(4096).put('x');
+  REQUIRE(files_of(output) != made);
+  CHECK(quantise_checkpoint(options).is_complete);
+  CHECK(files_of(output) == made);
+  // A folder in the place of a file.
+  fs::remove(output / "config.json");
+  fs::create_directory(output / "config.json");
+  CHECK(contains(error_of(options, ErrorCode::kOutputConflict), "config.json: is no file"));
+  fs::remove(output / "config.json");
+  // Without the manifest nothing says who made the files.
+  fs::remove(output / kManifestName);
+  CHECK(contains(
+      error_of(options, ErrorCode::kOutputConflict),
+      "is there without caption-cli.quantize.json, which would say that quantize made it"));
 }
 
 TEST_CASE("an output that is a link to nothing is refused in a sentence, and stays a link") {

@@ -40,14 +40,16 @@ class OutputFolder {
  public:
   // Makes the folder if it is missing, locks it, and reads its manifest or writes a new one.
   // `names` are those of all files that will be in it. Throws Error(kOutputConflict) naming a file
-  // that is none of them or a setting that differs, or when another process holds the lock; kIo.
+  // that is none of them, a folder or device of such a name, or a setting that differs, or when
+  // another process holds the lock; kIo.
   // With kLook the folder may be missing, and the settings may lack some.
   OutputFolder(std::filesystem::path folder, Settings settings, const std::set<std::string>& names,
                FolderAccess access = FolderAccess::kWrite);
 
   const std::filesystem::path& path() const { return path_; }
-  // Whether the manifest names the file and it still has that size and digest. Reads it, which
-  // throws Error(kCancelled) soon after `cancelled` (may be null) has become true.
+  // Whether the manifest names the file and it still has that size and digest; a file that is there
+  // and has another one is a warning. Reads it, which throws Error(kCancelled) soon after
+  // `cancelled` (may be null) has become true.
   bool has_shard(const std::string& file, const std::atomic<bool>* cancelled = nullptr) const;
   // Whether the manifest names the file.
   bool names_shard(const std::string& file) const;
