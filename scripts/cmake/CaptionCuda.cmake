@@ -1,8 +1,8 @@
-# Finds a CUDA toolkit (>= 12), says what was decided, and sets CAPTION_HAVE_CUDA: tests then examine
-# what nvcc makes of the kernels. CAPTION_CUDA=ON sets CAPTION_CUDA_BACKEND, too: the program contains
-# the kernels. AUTO does not, as long as no GPU has run them (docs/gpu.md). The driver is asked for devices at run time, with or without a toolkit, unless
-# CAPTION_CUDA is OFF or EMULATED. Sets CAPTION_HAVE_CUDA_EMULATOR where the tests can run kernels on
-# the CPU (tests/support/cuda/emulator.h), with or without a toolkit; EMULATED does not look for one.
+# Finds a CUDA toolkit (12.4 or later), says what was decided, and sets CAPTION_HAVE_CUDA. CAPTION_CUDA=ON sets
+# CAPTION_CUDA_BACKEND, too: the program contains the kernels. AUTO does not, as long as no GPU has run them
+# (docs/gpu.md), and goes on without a toolkit where ON stops. The driver is asked for devices at run time, with or
+# without a toolkit, unless CAPTION_CUDA is OFF or EMULATED. Sets CAPTION_HAVE_CUDA_EMULATOR where the tests can run
+# kernels on the CPU (tests/support/cuda/emulator.h), with or without a toolkit; EMULATED does not look for one.
 set(CAPTION_HAVE_CUDA OFF)
 set(CAPTION_CUDA_BACKEND OFF)
 set(CAPTION_HAVE_CUDA_EMULATOR OFF)
@@ -21,13 +21,39 @@ if(CAPTION_CUDA STREQUAL "OFF" OR CAPTION_CUDA STREQUAL "EMULATED")
   return()
 endif()
 
-if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
-  # An nvcc off PATH would silently give a CPU-only build.
-  find_program(CAPTION_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
-  if(CAPTION_NVCC)
-    set(CMAKE_CUDA_COMPILER ${CAPTION_NVCC})
+# caption_without_cuda(REASON): ends this file, and with CAPTION_CUDA=ON the configuration.
+macro(caption_without_cuda reason)
+  if(CAPTION_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "CAPTION_CUDA=ON: ${reason}. CAPTION_CUDA=OFF builds for the CPU.")
   endif()
+  message(STATUS "CUDA: ${reason}; building for the CPU only")
+  return()
+endmacro()
+
+# An nvcc off PATH would silently give a CPU-only build.
+set(nvcc ${CMAKE_CUDA_COMPILER})
+if(NOT nvcc AND DEFINED ENV{CUDACXX})
+  separate_arguments(nvcc UNIX_COMMAND "$ENV{CUDACXX}")
+  list(GET nvcc 0 nvcc)
+elseif(NOT nvcc)
+  find_program(CAPTION_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+  set(nvcc ${CAPTION_NVCC})
 endif()
+if(NOT nvcc)
+  caption_without_cuda("no nvcc on PATH, in $CUDA_HOME/bin or in /usr/local/cuda/bin; CUDACXX may name one")
+endif()
+# CMake's own messages tell neither that a toolkit is too old nor that nvcc refuses its host compiler. What was found
+# is kept: a second configuration does not try again.
+include(CaptionNvcc)
+if(NOT CAPTION_NVCC_TRIED STREQUAL "${nvcc} ${CMAKE_CUDA_HOST_COMPILER}")
+  caption_try_nvcc(${nvcc})
+  if(obstacle)
+    caption_without_cuda("${obstacle}")
+  endif()
+  set(CAPTION_NVCC_TRIED "${nvcc} ${CMAKE_CUDA_HOST_COMPILER}" CACHE INTERNAL "nvcc and its host compiler")
+endif()
+set(CMAKE_CUDA_COMPILER ${nvcc})
+
 set(architectures ${CMAKE_CUDA_ARCHITECTURES})
 set(CAPTION_CUDA_HAS_ADA_CODE OFF)
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
@@ -60,17 +86,6 @@ function(caption_cuda_ada)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -gencode=arch=compute_${ptx},code=sm_89)
   endforeach()
 endfunction()
-include(CheckLanguage)
-check_language(CUDA)
-if(NOT CMAKE_CUDA_COMPILER)
-  if(CAPTION_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "CAPTION_CUDA=ON, but no working nvcc was found (PATH, $CUDA_HOME/bin, "
-      "/usr/local/cuda/bin). Set CUDACXX, or CAPTION_CUDA=AUTO for a CPU-only build.")
-  endif()
-  message(STATUS "CUDA: no toolkit found; building for the CPU only")
-  return()
-endif()
-
 enable_language(CUDA)
 # CMake 3.25.1 does not know that nvcc has C++20.
 foreach(kind STANDARD EXTENSION)
@@ -84,12 +99,8 @@ if(NOT TARGET CUDA::nvToolsExt)
   add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
 endif()
 find_package(CUDAToolkit REQUIRED)
-if(CUDAToolkit_VERSION VERSION_LESS 12)
-  message(FATAL_ERROR "CUDA toolkit ${CUDAToolkit_VERSION} is too old; 12.0 or later is needed. "
-    "CAPTION_CUDA=OFF builds for the CPU.")
-endif()
 set(CAPTION_HAVE_CUDA ON)
-set(backend "tests use it; CAPTION_CUDA=ON builds the CUDA backend")
+set(backend "CAPTION_CUDA=ON builds the CUDA backend")
 if(CAPTION_CUDA STREQUAL "ON")
   set(CAPTION_CUDA_BACKEND ON)
   set(backend "the CUDA backend is built for ${architectures}")
