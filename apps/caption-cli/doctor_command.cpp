@@ -84,7 +84,12 @@ doctor::PresetFacts examine_preset(const Context& context, const Globals& global
     const config::LoadedPreset loaded =
         config::load_preset(file.path.string(), globals.locations, machine, has_cuda_kernels());
     facts.note = loaded.note;
-    facts.obstacles = obstacle_texts(check_run(context, loaded).obstacles);
+    if (loaded.preset.device.type == config::DeviceType::kCuda && has_cuda_kernels() &&
+        machine.cuda_devices.empty()) {
+      facts.obstacles.push_back(machine.cuda_status);  // another preset will have another model
+    } else {
+      facts.obstacles = obstacle_texts(check_run(context, loaded).obstacles);
+    }
     examine_memory(context, loaded, machine, facts);
     const config::ModelSection& model = loaded.preset.model;
     if (facts.is_default && facts.obstacles.empty()) {

@@ -76,13 +76,23 @@ TEST_CASE("without a usable device one sentence says why") {
 TEST_CASE("a driver that is not there, or lacks a function, is named with what is missing") {
   const std::string lacking = probed("lacking").cuda_status;
   CAPTURE(lacking);
-  CHECK(lacking.starts_with("no CUDA: no driver, or one that is too old: /"));
-  CHECK(lacking.ends_with("libcaption_fake_cuda_lacking.so has no cuGetErrorString"));
+  CHECK(lacking.starts_with("no CUDA: there is no NVIDIA driver, or one that is too old (/"));
+  CHECK(lacking.ends_with("libcaption_fake_cuda_lacking.so has no cuGetErrorString)"));
   Machine machine;
   probe_cuda(machine, {.driver = "libcaption_nowhere.so.1"});
   CAPTURE(machine.cuda_status);
   CHECK(machine.cuda_status.starts_with(
-      "no CUDA: no driver, or one that is too old: libcaption_nowhere.so.1"));
+      "no CUDA: there is no NVIDIA driver, or one that is too old (libcaption_nowhere.so.1"));
+}
+
+TEST_CASE("a driver below the major version of the build's runtime is refused with both versions") {
+  const std::string driver = CAPTION_FAKE_CUDA_FOLDER "/libcaption_fake_cuda_good.so";
+  Machine machine;
+  probe_cuda(machine, {.driver = driver.c_str(), .least_version = 13010});
+  CHECK(machine.cuda_status ==
+        "no CUDA: the driver is for CUDA 13.0; 13.1 or later is needed: update the driver");
+  CHECK(machine.cuda_devices.empty());
+  CHECK(caption::internal::least_driver_version() == 12000);  // a build without CUDA kernels
 }
 
 TEST_CASE("a card that is too old is refused by name and does not hide another") {

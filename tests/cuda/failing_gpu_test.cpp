@@ -74,6 +74,32 @@ TEST_CASE(
 }
 
 // While weights are placed, and when the engine takes its memory.
+TEST_CASE("with CUDA kernels and without a driver the CPU is taken, and one sentence says why") {
+  const TemporaryFolder folder;  // what cannot be loaded hides this machine's driver
+  write_text(folder.path() / "libcuda.so.1", "no library");
+  const Environment nothing = {{"LD_LIBRARY_PATH", folder.path().string()}};
+  const std::string why = "no CUDA: there is no NVIDIA driver, or one that is too old (";
+  const std::vector<std::string> clip = {"--frames", "1", "--max-new-tokens", "1",
+                                         sample_video("bridge-006-h264.mp4").string()};
+  const auto run_with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), clip.begin(), clip.end());
+    return run_cli(arguments, "", nothing);
+  };
+  const Finished on_cpu = run_with({"run"});
+  CAPTURE(on_cpu.err);
+  CHECK(on_cpu.exit_code == 0);
+  CHECK(on_cpu.err.find("config: preset cpu chosen for this machine: " + why) != std::string::npos);
+  const Finished refused = run_with({"run", "--preset", "cpu", "--device", "cuda"});
+  CAPTURE(refused.err);
+  CHECK(refused.exit_code == 4);
+  CHECK(refused.out.empty());
+  CHECK(refused.err.starts_with("error: caption-cli: --device cuda: " + why));
+  CHECK(refused.err.ends_with("; --device cpu runs here\n"));
+  const Finished doctor = run_cli({"doctor"}, "", nothing);
+  CAPTURE(doctor.out);
+  CHECK(doctor.out.find("does not run here: " + why) != std::string::npos);
+}
+
 TEST_CASE("a GPU that is lost while the model is opened: exit code 4, one line") {
   const TemporaryFolder folder;
   const std::filesystem::path output = folder.path() / "captions.jsonl";

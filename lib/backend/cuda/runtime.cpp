@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "backend/internal/cuda_probe.h"
 #include "base/error.h"
 
 namespace caption {
@@ -192,5 +193,8 @@ DeviceRuntime* device_runtime() {
   static CudaRuntime runtime;
   return &runtime;
 }
+
+// A runtime library starts with drivers of its major version and of later ones.
+int internal::least_driver_version() { return CUDART_VERSION / 1000 * 1000; }
 
 }  // namespace caption

@@ -9,7 +9,6 @@
 namespace caption::internal {
 namespace {
 
-constexpr int kLeastVersion = 12000;  // CUDA 12.0, as cuDriverGetVersion() counts
 constexpr int kLeastCapability = 75;  // sm_75, Turing
 
 std::string version_name(int version) {
@@ -90,11 +89,13 @@ CudaResult read_devices(const CudaDriver& driver, int count, Machine& machine, s
 // Returns an empty string, or why no device can be used.
 std::string start(const CudaLibraries& libraries, CudaDriver& driver, int& count) {
   const std::string missing = load_cuda_driver(libraries.driver, driver);
-  if (!missing.empty()) return "no CUDA: no driver, or one that is too old: " + missing;
+  if (!missing.empty()) {
+    return "no CUDA: there is no NVIDIA driver, or one that is too old (" + missing + ")";
+  }
   int version = 0;
-  if (driver.driver_version(&version) == 0 && version < kLeastVersion) {
+  if (driver.driver_version(&version) == 0 && version < libraries.least_version) {
     return "no CUDA: the driver is for CUDA " + version_name(version) + "; " +
-           version_name(kLeastVersion) + " or later is needed: update the driver";
+           version_name(libraries.least_version) + " or later is needed: update the driver";
   }
   CudaResult result = driver.init(0);
   if (result == 0) result = driver.device_count(&count);

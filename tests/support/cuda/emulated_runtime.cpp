@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "backend/device_runtime.h"
+#include "backend/internal/cuda_probe.h"
 #include "base/error.h"
 #include "tests/support/cuda/emulator.h"
 #include "tests/support/cuda/queues.h"
@@ -346,6 +347,8 @@ EmulatedRuntime& emulated_runtime() {
 }  // namespace
 
 DeviceRuntime* device_runtime() { return &emulated_runtime(); }
+
+int internal::least_driver_version() { return 12000; }
 
 namespace cuda_emulator {
 
