@@ -22,8 +22,7 @@ constexpr int kMsDecimals = 3;
 constexpr int kSecondsDecimals = 6;
 constexpr int kLogprobDecimals = 6;
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
-// Precedes the last key of a line. It cannot occur inside a JSON string, where quotes are escaped.
-constexpr std::string_view kLogprobsKey = ",\"logprobs\":";
+constexpr std::string_view kLogprobs = "\"logprobs\"";
 
 std::string ms(double value) { return json_number(value, kMsDecimals); }
 std::string seconds(double value) { return json_number(value, kSecondsDecimals); }
@@ -105,6 +104,53 @@ Speculation parse_speculation(const JsonObject& object) {
                                    .accepted = require_count(source, "accepted")});
   }
   return speculation;
+}
+
+// The index behind the string that begins at `at`, in valid JSON.
+std::size_t end_of_string(std::string_view json, std::size_t at) {
+  for (++at; json[at] != '"'; ++at) {
+    if (json[at] == '\\') ++at;
+  }
+  return at + 1;
+}
+
+// The index behind the object that begins at `at`, in valid JSON.
+std::size_t end_of_object(std::string_view json, std::size_t at) {
+  int depth = 0;
+  do {
+    if (json[at] == '"') {
+      at = end_of_string(json, at);
+      continue;
+    }
+    if (json[at] == '{') ++depth;
+    if (json[at] == '}') --depth;
+    ++at;
+  } while (depth > 0);
+  return at;
+}
+
+// The text of the object under a key of the root, which is an object of valid JSON; empty where
+// there is none. `key` has its quotation marks.
+std::string_view find_object(std::string_view json, std::string_view key) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  for (std::size_t at = json.find('{') + 1; at < json.size();) {
+    if (json[at] == '{') {
+      at = end_of_object(json, at);
+      continue;
+    }
+    if (json[at] != '"') {
+      ++at;
+      continue;
+    }
+    const std::string_view text = json.substr(at, end_of_string(json, at) - at);
+    at += text.size();
+    const std::size_t colon = json.find_first_not_of(kSpace, at);
+    if (text != key || json[colon] != ':') continue;
+    const std::size_t value = json.find_first_not_of(kSpace, colon + 1);
+    if (json[value] != '{') return {};
+    return json.substr(value, end_of_object(json, value) - value);
+  }
+  return {};
 }
 
 void append_text(std::string& out, const char* key, const std::string& value) {
@@ -244,7 +290,7 @@ std::string to_json_line(const Record& record) {
   append_text(out, "settings", record.settings);
   const std::string logprobs =
       record.logprobs.empty() ? record.logprobs_json : to_json(record.logprobs);
-  if (!logprobs.empty()) out.append(kLogprobsKey).append(logprobs);
+  if (!logprobs.empty()) out.append(",").append(kLogprobs).append(":").append(logprobs);
   return out + "}";
 }
 
@@ -297,11 +343,7 @@ Record parse_json_line(std::string_view line) {
   record.finish_reason = root.require_string("finish_reason");
   record.warnings = root.get_strings("warnings");
   record.settings = root.get_string("settings", "");
-  const std::size_t logprobs = line.find(kLogprobsKey);
-  if (logprobs != std::string_view::npos) {
-    record.logprobs_json = line.substr(logprobs + kLogprobsKey.size());
-    record.logprobs_json.resize(record.logprobs_json.rfind('}'));
-  }
+  record.logprobs_json = find_object(line, kLogprobs);
   return record;
 }
 

@@ -92,6 +92,33 @@ TEST_SUITE("records/record") {
     CHECK(parse_json_line(line).prompt == "짧게");
   }
 
+  TEST_CASE("log-probabilities are read from a line that another program has written anew") {
+    Record record = sample_record("v.mp4");
+    record.settings = "0123456789abcdef";
+    const std::string logprobs =
+        R"({"mean":-0.5,"tokens":[{"token":"}\",\"logprobs\":{","logprob":-0.5}]})";
+    const std::string plain = to_json_line(record);
+    const std::string end = plain.substr(0, plain.size() - 1);
+    const auto is_kept = [&](const std::string& line) {
+      CAPTURE(line);
+      const Record read = parse_json_line(line);
+      CHECK(read.logprobs_json == logprobs);
+      // The record is written under another name when its file is moved, and read again.
+      const Record again = parse_json_line(to_json_line(read));
+      CHECK(again.logprobs_json == logprobs);
+      CHECK(again.settings == record.settings);
+    };
+    is_kept(end + ",\"logprobs\":" + logprobs + "}");
+    const std::size_t status = plain.find(",\"status\"");
+    is_kept(plain.substr(0, status) + ",\"logprobs\":" + logprobs + plain.substr(status));
+    is_kept("{\"logprobs\":" + logprobs + "," + plain.substr(1));        // jq --sort-keys
+    is_kept(end + ", \"logprobs\" : " + logprobs + ", \"score\": {}}");  // json.dumps of Python
+    // A key of another object, and a text, are none.
+    CHECK(parse_json_line(end + R"(,"mine":{"logprobs":{"mean":0}}})").logprobs_json == "");
+    record.caption = R"(","logprobs":{"mean":0},")";
+    CHECK(parse_json_line(to_json_line(record)).logprobs_json == "");
+  }
+
   TEST_CASE("\"looped\" of version 0.1 is read as suspicious") {
     std::string line = to_json_line(sample_record("v.mp4"));
     line.replace(line.find("\"ok\""), 4, "\"looped\"");
