@@ -80,7 +80,7 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
   refuse_to_lose_captions(beside, manifest);
   const std::optional<Manifest> there = read_manifest(manifest_path(beside));
   if (!there.has_value() || !describe_differences(*there, manifest).empty()) return;
-  state_->read({.path = beside, .is_output = false}, accepted_keys(*there));
+  state_->read({.path = beside, .use = FileUse::kBeside}, accepted_keys(*there));
 }
 
 OutputPreview::~OutputPreview() = default;

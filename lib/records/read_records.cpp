@@ -32,7 +32,8 @@ std::optional<Record> find_record(std::string_view text) {
 }
 
 const char* remedy(const RecordsFile& file) {
-  return file.is_output ? "give --overwrite to start the file anew" : "move the file away";
+  return file.use == FileUse::kOutput ? "give --overwrite to start the file anew"
+                                      : "move the file away";
 }
 
 // Lines of an output that are no records.
@@ -53,11 +54,12 @@ class BadLines {
         damaged_path(file_.path).filename().string() + " at its end");
   }
 
-  // Warns of the lines. Throws Error(kOutputConflict) where nothing says that the file is one of
-  // records, or it is no output.
+  // Warns of the lines, except in a file that is about to be replaced. Throws
+  // Error(kOutputConflict) where nothing says that the file is one of records, or it lies beside an
+  // output.
   void report(bool has_records) const {
-    if (count_ == 0) return;
-    if (!file_.is_output || (!has_records && !is_ours_)) {
+    if (count_ == 0 || file_.use == FileUse::kReplaced) return;
+    if (file_.use == FileUse::kBeside || (!has_records && !is_ours_)) {
       throw Error(ErrorCode::kOutputConflict,
                   first_ + "; mend or remove the line, or " + remedy(file_));
     }
@@ -152,15 +154,16 @@ std::int64_t read_records(const RecordsFile& file, const std::set<std::string>& 
       return;
     }
     take(line.substr(0, line.size() - 1), std::ssize(line));
-    if (!file.is_output) bad.report(has_records);
+    if (file.use == FileUse::kBeside) bad.report(has_records);
     if (offset - released < kReleasedBytes) return;
     release_pages(bytes.bytes().subspan(static_cast<std::size_t>(released),
                                         static_cast<std::size_t>(offset - released)));
     released = offset;
   });
   const std::string_view rest = text.substr(complete_lines_bytes(text));
-  const bool is_whole = rest.find_first_not_of(" \t\r") != std::string_view::npos &&
-                        (file.is_output ? !is_torn_record(rest) : find_record(rest).has_value());
+  const bool is_whole =
+      rest.find_first_not_of(" \t\r") != std::string_view::npos &&
+      (file.use == FileUse::kBeside ? find_record(rest).has_value() : !is_torn_record(rest));
   if (is_whole) {
     ++line_number;
     take(rest, std::ssize(rest) + 1);

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "records/file_name.h"
 #include "records/internal/damaged_lines.h"
-#include "records/internal/lines.h"
 #include "records/internal/output_file.h"
 #include "records/internal/read_records.h"
 #include "records/internal/record_index.h"
@@ -181,8 +180,9 @@ void RecordFile::State::finish_swap() {
 // Adds the records of earlier runs to the index, ends a last line that lacks its end alone, and
 // cuts off a torn line.
 void RecordFile::State::read_records() {
-  const std::int64_t complete_bytes = records::read_records(
-      {.path = file->path(), .is_output = !overwritten.has_value()}, accepted, index);
+  const FileUse use = overwritten ? FileUse::kBeside : FileUse::kOutput;
+  const std::int64_t complete_bytes =
+      records::read_records({.path = file->path(), .use = use}, accepted, index);
   if (complete_bytes > file->size_bytes()) file->append("\n", Durability::kNow);
   num_found = index.num_live();
   describe_foreign_records();

@@ -53,7 +53,7 @@ ReplacedRecords::ReplacedRecords(const fs::path& output, const std::set<std::str
     : path_(replaced_path(output)) {
   std::error_code error;
   if (fs::file_size(path_, error) == 0 || error) return;
-  read_records({.path = path_, .is_output = false}, accepted, index_, visit);
+  read_records({.path = path_, .use = FileUse::kBeside}, accepted, index_, visit);
 }
 
 std::optional<Record> ReplacedRecords::find(const ClipKeys& clip,

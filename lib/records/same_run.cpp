@@ -159,7 +159,7 @@ void refuse_to_lose_captions(const std::filesystem::path& beside, const Manifest
   const std::string differences = there.has_value() ? describe_differences(*there, manifest) : "";
   if (there.has_value() && differences.empty()) return;
   RecordIndex index;
-  read_records({.path = beside, .is_output = false},
+  read_records({.path = beside, .use = FileUse::kBeside},
                there.has_value() ? accepted_keys(*there) : std::set<std::string>{}, index);
   if (index.num_usable() == 0) return;
   throw Error(ErrorCode::kOutputConflict,
@@ -233,7 +233,7 @@ void restore_manifest(const std::filesystem::path& output, const Manifest& manif
 std::int64_t count_lost_captions(const std::filesystem::path& output, RecordIndex& now) {
   RecordIndex before;
   try {
-    read_records({.path = output}, {}, before);
+    read_records({.path = output, .use = FileUse::kReplaced}, {}, before);
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
     return 0;

@@ -184,6 +184,26 @@ TEST_SUITE("records/foreign_files") {
     CHECK(overwrite(failed_record("c.mp4")) == RecordFile::Ending::kInPlace);
   }
 
+  TEST_CASE("damaged lines of an output do not give its captions to --overwrite") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4"), sample_record("b.mp4")});
+    const std::string before = "{\"video\":\"x.mp4\",\"bro\n" + read_file(path);
+    write_file(path, before);
+    fs::create_directory(folder / "c.jsonl.damaged");  // no place for such lines
+    Record broken = failed_record("b.mp4");
+    broken.id = "00";
+    broken.error->code = "bad_video";
+    const std::string log = test::stderr_of([&] {
+      RecordFile file(path, Format::kJsonl, kManifest, Existing::kOverwrite);
+      file.append(sample_record("a.mp4"));
+      file.append(broken);
+      CHECK(file.finish() == RecordFile::Ending::kOldHasCaptions);
+    });
+    CHECK(log == "");  // nothing is to be said of lines that are not moved
+    CHECK(read_file(path) == before);
+  }
+
   TEST_CASE("a link to an output that is not there yet has the manifest beside its target") {
     const Folder folder;
     fs::create_directory(folder / "disk");

@@ -13,12 +13,16 @@
 
 namespace caption::records {
 
-// A file that read_records() reads; its messages say what may be done about a bad line.
+// What a file of records is, on which depends what becomes of a line that is no record.
+enum class FileUse {
+  kOutput,    // a run continues it; --overwrite starts it anew
+  kBeside,    // it lies beside an output: FILE.new, FILE.replaced
+  kReplaced,  // an output whose place FILE.new is about to take
+};
+
 struct RecordsFile {
   std::filesystem::path path;
-  // Whether --overwrite starts the file anew. Otherwise it lies beside an output (FILE.new,
-  // FILE.replaced).
-  bool is_output = true;
+  FileUse use = FileUse::kOutput;
 };
 
 // Adds every complete line of a JSONL output to `index`, marks whether its settings are in
@@ -28,9 +32,9 @@ struct RecordsFile {
 // not the beginning of a record, as an interrupted write leaves it. Returns the number of bytes of
 // all complete lines, one more than the file has if the end of the last one is missing; any bytes
 // after them are a torn line. A line of an output that is not a record is entered as damaged, with
-// a warning that has its number, where other lines are records or it begins as one. Throws
-// Error(kOutputConflict) naming any other line that is not a record, or a csv of captions, and as
-// MappedFile.
+// a warning that has its number, where other lines are records or it begins as one; in an output
+// that is about to be replaced, any such line, without a warning. Throws Error(kOutputConflict)
+// naming any other line that is not a record, or a csv of captions, and as MappedFile.
 std::int64_t read_records(const RecordsFile& file, const std::set<std::string>& accepted,
                           RecordIndex& index, const std::function<void(const Record&)>& visit = {});
 
