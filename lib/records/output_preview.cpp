@@ -120,12 +120,11 @@ Planned OutputPreview::plan(const ClipIdentity& clip, std::string_view caption) 
   }
   bool is_elsewhere = false;
   if (!clip.id.empty()) {
-    state_->index.for_each_of_content(keys, [&](const RecordSlot& slot) {
-      const bool counts = slot.status != Status::kFailed && !must_remake(slot, statuses);
-      is_elsewhere = is_elsewhere || (&slot != here && counts);
-    });
-    is_elsewhere =
-        is_elsewhere || (state_->replaced.has_value() && state_->replaced->find(keys, statuses));
+    const auto counts = [&](const RecordSlot& slot) {
+      return &slot != here && slot.status != Status::kFailed && !must_remake(slot, statuses);
+    };
+    is_elsewhere = state_->index.find_of_content(keys, counts) != nullptr ||
+                   (state_->replaced.has_value() && state_->replaced->find(keys, statuses));
   }
   if (is_elsewhere) return Planned::kTakeOver;
   return is_here ? Planned::kMakeAgain : Planned::kMake;

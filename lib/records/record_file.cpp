@@ -327,26 +327,25 @@ Earlier RecordFile::State::find_elsewhere(const ClipKeys& keys, const RecordSlot
                                           const ClipIdentity& clip, const std::string& video) {
   constexpr int kMaxCandidates = 64;  // each candidate costs a read and a stat
   Earlier earlier;
-  bool is_moved = false;
   int num_left = kMaxCandidates;
-  index.for_each_of_content(keys, [&](const RecordSlot& slot) {
-    if (&slot == here || is_moved || num_left == 0) return;
-    --num_left;
+  index.find_of_content(keys, [&](const RecordSlot& slot) {  // returns whether the search ends
+    if (&slot == here) return false;
+    const bool is_last = --num_left == 0;
     const bool must_be_made = must_remake(slot) || slot.status == Status::kFailed;
-    if (must_be_made && !slot.is_live) return;
+    if (must_be_made && !slot.is_live) return is_last;
     const Record record = record_of(slot);
     const bool is_own = record.file.has_value() && record.file->path == clip.file.path;
     const bool has_moved = slot.is_live && !is_own && is_gone(record);
     if (must_be_made) {  // a clip that failed elsewhere may succeed here
       if (has_moved) earlier.moved_from = record.file->path;
-      return;
+      return is_last;
     }
-    if (earlier.record.has_value() && !has_moved) return;
+    if (earlier.record.has_value() && !has_moved) return is_last;
     earlier.kind = Earlier::Kind::kElsewhere;
     earlier.record = under_new_name(record, clip, video);
     // Another clip now occupies the old place.
     if (!slot.is_live) earlier.record->moved_from.clear();
-    is_moved = has_moved;
+    return has_moved || is_last;
   });
   return earlier;
 }

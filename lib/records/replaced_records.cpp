@@ -20,11 +20,9 @@ bool is_caption(const RecordSlot& slot) {
 }
 
 bool has_live_caption(const RecordIndex& index, const Hash128& content) {
-  bool found = false;
-  index.for_each_of_content({.content = content}, [&](const RecordSlot& slot) {
-    found = found || (slot.is_live && is_caption(slot));
-  });
-  return found;
+  return index.find_of_content({.content = content}, [](const RecordSlot& slot) {
+    return slot.is_live && is_caption(slot);
+  }) != nullptr;
 }
 
 fs::path replaced_path(const fs::path& output) { return output.string() + ".replaced"; }
@@ -58,9 +56,8 @@ ReplacedRecords::ReplacedRecords(const fs::path& output, const std::set<std::str
 
 std::optional<Record> ReplacedRecords::find(const ClipKeys& clip,
                                             const std::vector<Status>& retried) const {
-  const RecordSlot* found = nullptr;
-  index_.for_each_of_content(clip, [&](const RecordSlot& slot) {
-    if (is_caption(slot) && !must_remake(slot, retried)) found = &slot;
+  const RecordSlot* const found = index_.find_of_content(clip, [&](const RecordSlot& slot) {
+    return is_caption(slot) && !must_remake(slot, retried);
   });
   if (found == nullptr) return std::nullopt;
   return parse_json_line(read_line(path_, *found));

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/open_file.h"
 #include "base/sha256.h"
+#include "records/internal/record_index.h"
 #include "sample_record.h"
 
 namespace caption::records {
@@ -245,6 +246,29 @@ TEST_SUITE("records/record_file") {
     REQUIRE(records.size() == 1);
     CHECK(records[0].video == "b.mp4");
     CHECK(records[0].logprobs_json == made.logprobs_json);
+  }
+
+  TEST_CASE("a search among many clips of one content ends where it has found one") {
+    RecordIndex index;
+    const auto record_at = [](int i) {
+      Record record = sample_record("v.mp4");
+      record.id = id_of("film");
+      record.file = ClipFile{.path = "/" + std::to_string(i)};
+      return record;
+    };
+    for (int i = 0; i < 1000; ++i) index.add(record_at(i), i, 1);
+    const ClipKeys keys = keys_of(record_at(0));
+    int num_looked_at = 0;
+    const auto looked_at = [&](int wanted) {
+      num_looked_at = 0;
+      return index.find_of_content(keys,
+                                   [&](const RecordSlot&) { return ++num_looked_at == wanted; });
+    };
+    CHECK(looked_at(3) != nullptr);
+    CHECK(num_looked_at == 3);
+    CHECK(looked_at(1001) == nullptr);
+    CHECK(num_looked_at == 1000);
+    CHECK(index.find_of_content({}, [](const RecordSlot&) { return true; }) == nullptr);
   }
 
   TEST_CASE("a copy that takes the place of its original is no copy of itself") {

@@ -73,9 +73,11 @@ class RecordIndex {
 
   // Returns the live record of a place, or null.
   RecordSlot* at_place(const Hash128& place);
-  // Calls visit(slot) for every record of the same content, at any place and also if not live.
-  template <class Visit>
-  void for_each_of_content(const ClipKeys& clip, Visit&& visit) const;
+  // Returns the first record of the same content, at any place and also if not live, for which
+  // is_wanted(slot) holds, or null. Does not look at those behind it: a hundred thousand clips may
+  // have one content.
+  template <class IsWanted>
+  const RecordSlot* find_of_content(const ClipKeys& clip, IsWanted&& is_wanted) const;
   // Marks as not live all records at places that no clip of this run has.
   void drop_unwanted();
 
@@ -99,12 +101,16 @@ class RecordIndex {
   std::unordered_multimap<Hash128, Position> by_content_;
 };
 
-template <class Visit>
-void RecordIndex::for_each_of_content(const ClipKeys& clip, Visit&& visit) const {
+template <class IsWanted>
+const RecordSlot* RecordIndex::find_of_content(const ClipKeys& clip, IsWanted&& is_wanted) const {
   const Hash128& key = clip.content != Hash128{} ? clip.content : clip.times;
-  if (key == Hash128{}) return;
-  const auto [begin, end] = by_content_.equal_range(key);
-  for (auto it = begin; it != end; ++it) visit(slots_[it->second]);
+  if (key == Hash128{}) return nullptr;
+  // equal_range() would go through all of them.
+  for (auto it = by_content_.find(key); it != by_content_.end() && it->first == key; ++it) {
+    const RecordSlot& slot = slots_[it->second];
+    if (is_wanted(slot)) return &slot;
+  }
+  return nullptr;
 }
 
 }  // namespace caption::records
