@@ -12,23 +12,27 @@
 namespace caption::pipeline {
 namespace {
 
+// Null where the system has none. Made once, because its files are opened and mapped for it.
+locale_t utf8_locale() {
+  static const locale_t locale =
+      ::newlocale(LC_CTYPE_MASK, "C.UTF-8", static_cast<locale_t>(nullptr));
+  return locale;
+}
+
 // Sets a UTF-8 locale for this thread while it exists, because fnmatch() uses the thread's locale
 // and the program runs in the "C" locale.
 class Utf8Locale {
  public:
-  Utf8Locale() : locale_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", static_cast<locale_t>(nullptr))) {
-    if (locale_ != static_cast<locale_t>(nullptr)) before_ = ::uselocale(locale_);
+  Utf8Locale() {
+    if (utf8_locale() != static_cast<locale_t>(nullptr)) before_ = ::uselocale(utf8_locale());
   }
   ~Utf8Locale() {
-    if (locale_ == static_cast<locale_t>(nullptr)) return;
-    ::uselocale(before_);
-    ::freelocale(locale_);
+    if (before_ != static_cast<locale_t>(nullptr)) ::uselocale(before_);
   }
   Utf8Locale(const Utf8Locale&) = delete;
   Utf8Locale& operator=(const Utf8Locale&) = delete;
 
  private:
-  locale_t locale_;
   locale_t before_ = static_cast<locale_t>(nullptr);
 };
 
