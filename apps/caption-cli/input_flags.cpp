@@ -128,7 +128,7 @@ pipeline::InputList find_inputs(const InputFlags& flags, const video::ReadOption
                             {.descriptor = STDIN_FILENO,
                              .separator = flags.null_separated ? '\0' : '\n',
                              .adapters = adapters},
-                            filter);
+                            filter, read.cancelled);
   for (const std::string& skipped : pipeline::describe_skipped(found)) log_warning("run", skipped);
   require_clip(flags.paths, found, read);
   const std::string hidden = pipeline::describe_hidden(found);

@@ -48,7 +48,7 @@ bool is_within(const fs::path& file, const fs::path& folder) {
 
 // The videos and folders as `run` finds them; only files that are videos count in folders.
 pipeline::InputList find_clips(const CalibrationFlags& flags, const video::ReadOptions& read) {
-  const pipeline::FoundVideos found = pipeline::find_videos(flags.videos);
+  const pipeline::FoundVideos found = pipeline::find_videos(flags.videos, {}, {}, read.cancelled);
   for (const std::string& skipped : pipeline::describe_skipped(found)) {
     log_warning("quantize", skipped);
   }

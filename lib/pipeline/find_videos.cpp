@@ -96,7 +96,8 @@ bool note(Skipped& skipped, const std::string& path, std::size_t max_paths = kNa
 
 class Finder {
  public:
-  explicit Finder(const PathFilter& filter) : filter_(filter) {
+  Finder(const PathFilter& filter, const std::atomic<bool>* cancelled)
+      : filter_(filter), cancelled_(cancelled) {
     found_.filtered_by = filter.options();
   }
 
@@ -213,6 +214,10 @@ class Finder {
   }
 
   void visit(std::string& path, unsigned char type) {
+    if (cancelled_ != nullptr && cancelled_->load()) {
+      throw Error(ErrorCode::kCancelled,
+                  "interrupted while folders were searched for videos; nothing was done");
+    }
     if (type == DT_REG) return add_walked(path);
     FileId id;
     const EntryKind kind = look_at(path.c_str(), &id);
@@ -232,6 +237,7 @@ class Finder {
   }
 
   const PathFilter& filter_;
+  const std::atomic<bool>* const cancelled_;
   FoundVideos found_;
   AdapterIndex adapter_ = kNoAdapter;  // adapter for the paths that are added now
   const PathList* list_ = nullptr;     // the list whose line is being added; null otherwise
@@ -343,14 +349,15 @@ std::string describe_filtered(const FoundVideos& found) {
 }
 
 FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list,
-                        const PathFilter& filter) {
+                        const PathFilter& filter, const std::atomic<bool>* cancelled) {
   require_existing(arguments);
-  Finder finder(filter);
+  Finder finder(filter, cancelled);
   for (const std::string& argument : arguments) {
     if (argument == "-") {
-      read_path_list(list, [&](std::string_view line, std::int64_t number) {
+      const auto add_line = [&](std::string_view line, std::int64_t number) {
         finder.add_line(line, number, list);
-      });
+      };
+      read_path_list(list, add_line, cancelled);
     } else {
       finder.add_named(argument);
     }

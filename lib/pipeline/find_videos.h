@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -82,17 +83,21 @@ struct PathList {
 // walked whatever their name.
 //
 // Throws Error(kUsage) for arguments that do not exist, before the list is read, for a JSON line
-// that is wrong or names an unknown adapter, for a path with two adapters, and as read_path_list().
+// that is wrong or names an unknown adapter, for a path with two adapters, and as read_path_list();
+// Error(kCancelled) soon after `cancelled` (may be null) has become true.
 FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list = {},
-                        const PathFilter& filter = {});
+                        const PathFilter& filter = {},
+                        const std::atomic<bool>* cancelled = nullptr);
 
 // Calls visit(path, number) for every path of the list except empty ones and, in lines, those
 // of blanks; the number is that of its line, from 1 on. With '\n', lines may end in CRLF and a
 // UTF-8 byte order mark before the first path is removed; with NUL the bytes are unchanged. Throws
 // Error: kUsage for a NUL in a list of lines or for a path over 1 MiB; when the list cannot be
-// read, kOutOfMemory if that is the reason and kUsage otherwise.
+// read, kOutOfMemory if that is the reason and kUsage otherwise; kCancelled soon after `cancelled`
+// (may be null) has become true, also while nothing is written to the list.
 void read_path_list(const PathList& list,
-                    const std::function<void(std::string_view, std::int64_t)>& visit);
+                    const std::function<void(std::string_view, std::int64_t)>& visit,
+                    const std::atomic<bool>* cancelled = nullptr);
 
 // Whether the name has a video suffix (".mp4", ".mkv", ...). Such a file in a folder always gets a
 // record.

@@ -2,9 +2,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -18,14 +16,21 @@ constexpr std::size_t kReadBytes = 64u << 10;
 constexpr std::size_t kMaxPathBytes = 1u << 20;
 
 // Returns the number of bytes read; 0 at the end of the list.
-std::size_t read_some(const PathList& list, std::vector<char>& buffer) {
+std::size_t read_some(const PathList& list, const std::atomic<bool>* cancelled,
+                      std::vector<char>& buffer) {
+  constexpr int kBetweenLooksMs = 100;
   for (;;) {
+    if (cancelled != nullptr && cancelled->load()) {
+      throw Error(ErrorCode::kCancelled,
+                  list.name + ": interrupted while the list of paths was read; nothing was done");
+    }
+    // A signal handler may have SA_RESTART, so that read() would go on waiting.
+    pollfd readable{.fd = list.descriptor, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&readable, 1, cancelled == nullptr ? -1 : kBetweenLooksMs);
+    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
     const ssize_t count = ::read(list.descriptor, buffer.data(), buffer.size());
     if (count >= 0) return static_cast<std::size_t>(count);
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      pollfd readable{.fd = list.descriptor, .events = POLLIN, .revents = 0};
-      ::poll(&readable, 1, -1);
-    } else if (errno != EINTR) {
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
       const bool lacks_memory = error_code_of_errno(errno) == ErrorCode::kOutOfMemory;
       throw Error(lacks_memory ? ErrorCode::kOutOfMemory : ErrorCode::kUsage,
                   list.name + ": cannot read the list of paths: " + describe_errno(errno));
@@ -85,10 +90,13 @@ class PathSplitter {
 }  // namespace
 
 void read_path_list(const PathList& list,
-                    const std::function<void(std::string_view, std::int64_t)>& visit) {
+                    const std::function<void(std::string_view, std::int64_t)>& visit,
+                    const std::atomic<bool>* cancelled) {
   PathSplitter splitter(list, visit);
   std::vector<char> buffer(kReadBytes);
-  while (const std::size_t count = read_some(list, buffer)) splitter.take({buffer.data(), count});
+  while (const std::size_t count = read_some(list, cancelled, buffer)) {
+    splitter.take({buffer.data(), count});
+  }
   splitter.finish_path();
 }
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <climits>
 #include <filesystem>
 #include <fstream>
@@ -52,6 +53,21 @@ class Tree {
 };
 
 TEST_SUITE("pipeline/find_videos") {
+  TEST_CASE("a run that is interrupted does not walk its folders to their end") {
+    const Tree tree;
+    tree.add("a.mp4");
+    std::atomic<bool> cancelled{false};
+    const std::string root = tree.root().string();
+    CHECK(find_videos({root}, {}, {}, &cancelled).inputs.size() == 1);
+    cancelled = true;
+    try {
+      find_videos({root}, {}, {}, &cancelled);
+      FAIL("the folder was walked");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kCancelled);
+    }
+  }
+
   TEST_CASE("a filter sees paths below the folder that is walked") {
     const Tree tree;
     for (const char* name : {"a.mp4", "b.mkv", "old/c.mp4", "new/d.mp4", "new/old/e.mp4"}) {

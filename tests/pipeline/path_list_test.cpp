@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -121,6 +122,34 @@ TEST_SUITE("pipeline/path_list") {
       CHECK(error.code() == ErrorCode::kUsage);
     }
     ::close(folder);
+  }
+
+  TEST_CASE("a run that is interrupted does not wait for the end of its list") {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    std::string path;
+    std::atomic<bool> cancelled{false};
+    // Nobody closes the other end: without the flag this would wait for ever.
+    REQUIRE(::write(ends[1], "a.mp4\nb", 7) == 7);
+    const auto read_all = [&] {
+      read_path_list(
+          {.descriptor = ends[0]},
+          [&](std::string_view line, std::int64_t) {
+            path = line;
+            cancelled = true;
+          },
+          &cancelled);
+    };
+    try {
+      read_all();
+      FAIL("a list without an end was read");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kCancelled);
+      CHECK(std::string(error.what()).find("standard input: interrupted") == 0);
+    }
+    CHECK(path == "a.mp4");
+    ::close(ends[0]);
+    ::close(ends[1]);
   }
 
   TEST_CASE("\"-\" stands for the list, at its place among the arguments") {
