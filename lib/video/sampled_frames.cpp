@@ -1,6 +1,7 @@
 #include "video/internal/sampled_frames.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace caption::video {
 namespace {
@@ -15,6 +16,19 @@ constexpr AVRational kLongestReturnSeconds{1, 10};
 
 std::int64_t to_ticks(AVRational seconds, const AVStream& stream) {
   return std::max<std::int64_t>(1, av_rescale_q(1, seconds, stream.time_base));
+}
+
+// The end of the timeline as the number of frames and the declared rate give it, if both are within
+// the error of the stream's clock, else the timeline's own. Matroska counts whole milliseconds and
+// rounds the duration of the last frame down, so that 96 frames at 24 a second would end 1 ms
+// before 4 s.
+std::int64_t sharpen_end(const Timeline& timeline, const AVStream& stream) {
+  const AVRational rate = stream.avg_frame_rate;
+  if (rate.num <= 0 || rate.den <= 0) return timeline.end_us;
+  const std::int64_t by_rate = av_rescale_q(timeline.num_frames(), av_inv_q(rate), kMicroseconds);
+  // Half a tick for the start of the last frame, a whole one for its duration.
+  const std::int64_t error_us = 3 * timeline.tolerance_us;
+  return std::abs(by_rate - timeline.end_us) <= error_us ? by_rate : timeline.end_us;
 }
 
 }  // namespace
@@ -101,6 +115,7 @@ Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_d
   }
   timeline.tolerance_us =
       std::max<std::int64_t>(1, av_rescale_q(1, stream.time_base, kMicroseconds) / 2);
+  timeline.end_us = sharpen_end(timeline, stream);
   return timeline;
 }
 

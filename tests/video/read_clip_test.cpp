@@ -224,6 +224,21 @@ TEST_SUITE("video/read_clip") {
     }
   }
 
+  TEST_CASE("a clip lasts as long, and gives as many frames, in Matroska as in MP4") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip";
+    // 4 s; Matroska's milliseconds give the last frame 41 ms.
+    for (const char* muxer : {"mp4", "matroska"}) {
+      CAPTURE(std::string(muxer));
+      test::make_clip(path, {.muxer = muxer, .num_frames = 96, .fps = 24});
+      ReadOptions options;
+      options.sampling = {.strategy = SamplingStrategy::kQwen3Vl, .num_frames = 16};
+      const Clip clip = read_clip(path, options);
+      CHECK(clip.duration_us == 4'000'000);
+      CHECK(clip.frames.size() == 8);
+    }
+  }
+
   TEST_CASE("joined MPEG-TS lasts as long as its parts, and is sampled as one film") {
     const test::TemporaryFolder folder;
     const auto path = folder.path() / "clip", part_path = folder.path() / "part";
