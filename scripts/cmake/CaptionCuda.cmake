@@ -87,6 +87,10 @@ function(caption_cuda_ada)
   endforeach()
 endfunction()
 enable_language(CUDA)
+# The C++ compiler links. Where nvcc's host compiler is another one, CMake puts that one's folders, with its library
+# of std, before those of the linking compiler, whose objects may need a later library: the toolkit's folders remain.
+set(CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES
+  ${CMAKE_CUDA_HOST_IMPLICIT_LINK_DIRECTORIES} ${CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES})
 # CMake 3.25.1 does not know that nvcc has C++20.
 foreach(kind STANDARD EXTENSION)
   if(NOT CMAKE_CUDA20_${kind}_COMPILE_OPTION)
