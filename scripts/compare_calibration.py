@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compares the calibrated checkpoints of `caption-cli quantize` with those of GPTQModel and AutoAWQ, and with RTN.
 
-For the demonstration model, and for a captioner with its tower and a random Qwen3 decoder with planted outlier channels:
-half of the sample clips calibrate, with their references as answers, and the other half measures. Both tools get the
+For the demonstration model, in f32 and, with AWQ, as it is (bf16), and for a captioner with its tower and a random Qwen3
+decoder with planted outlier channels: half of the sample clips calibrate, with their references as answers, and the other half measures. Both tools get the
 same prompts, which caption-cli saves (--save-calibration). The tools' own classes run in f32 on the CPU
 (calibration_references.py), layer by layer in the order in which the tools call them; codes and scales are then as they
-are stored: scales of f16, weights rounded to f16 before AWQ's last rounding. Both models are f32 files, so that the norms
-that AWQ divides are f32 on both sides.
+are stored: scales of f16, weights rounded to f16 before AWQ's last rounding. The tools' norms are f32, and so are those of
+caption-cli but for the file in bf16.
 
 Measured: KL(model || quantised model) of the logits in f32 at every position of the measuring prompts; the ratios of
 the sums, with 95 % intervals of a bootstrap over positions that keeps the pairs.
@@ -264,6 +264,14 @@ def make_demo(folder):
               metadata={"format": "pt"})
 
 
+def make_demo_bf16(folder):
+    """The demonstration model as it is."""
+    shutil.copytree(ROOT / "samples" / "demo-model", folder)
+
+
+MAKE = {"demo": make_demo, "demo-bf16": make_demo_bf16, "qwen3": make_qwen3}
+
+
 def kl(reference, log_probabilities):
     return (reference.exp() * (reference - log_probabilities)).sum(-1)
 
@@ -327,7 +335,7 @@ def main():
     parser.add_argument("--cli", required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--methods", nargs="+", default=["gptq", "awq"])
-    parser.add_argument("--models", nargs="+", default=["demo", "qwen3"], choices=["demo", "qwen3"])
+    parser.add_argument("--models", nargs="+", default=list(MAKE), choices=list(MAKE))
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_grad_enabled(False)
@@ -337,10 +345,11 @@ def main():
     print("| model | format | positions | KL, RTN | KL, tool | KL, caption-cli | caption-cli / tool | caption-cli / RTN |\n"
           "|---|---|--:|--:|--:|--:|--:|--:|")
     for name in options.models:
-        {"demo": make_demo, "qwen3": make_qwen3}[name](options.work / name)
+        MAKE[name](options.work / name)
         (options.work / f"{name}-work").mkdir()
         comparison = Comparison(options.cli, options.work / f"{name}-work", options.work / name)
-        for method in options.methods:
+        # GPTQ changes no norm, so that it makes the same of both files of the demonstration model.
+        for method in options.methods if name != "demo-bf16" else {"awq"}.intersection(options.methods):
             for group in (128, 32):
                 for act_order in (False, True) if method == "gptq" else (False,):
                     comparison.row(name, method, group, act_order)

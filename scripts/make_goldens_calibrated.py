@@ -7,11 +7,10 @@
 <case>.safetensors of AWQ
   weight_<i> [N, K] F32 of the matrices that share inputs, inputs [T, K] BF16; down [M, N] F32 where the module is an MLP
   scales [K], losses [20] F32
-  limits [N, groups] F32: the clipping of weight_0 * scales for inputs / scales
 cases.json: the options of each case
 
 The tools' own classes run in f32 on the CPU (calibration_references.py): GPTQ.add_batch and quantize of GPTQModel,
-AwqQuantizer._search_best_scale and _compute_best_clip of AutoAWQ.
+AwqQuantizer._search_best_scale of AutoAWQ.
 The inputs are mixed and have a few columns of large numbers, as those of language models.
 
 Run: PYTHONPATH=<unpacked gptqmodel 7.7.0>:<unpacked autoawq 0.2.9> /path/to/venv/bin/python \
@@ -78,9 +77,8 @@ def make_awq(generator, rows, k, t, group, outputs):
     inputs = draw_inputs(generator, t, k, [])
     down = None if outputs is None else draw_weight(generator, outputs, rows[0])
     scales, losses = references.awq_scales(weights, inputs.float(), group, down)
-    limits = references.awq_limits(weights[0] * scales, inputs.float() / scales, group)
     tensors = {f"weight_{i}": weight for i, weight in enumerate(weights)}
-    tensors |= {"inputs": inputs, "scales": scales, "losses": torch.tensor(losses), "limits": limits}
+    tensors |= {"inputs": inputs, "scales": scales, "losses": torch.tensor(losses)}
     if down is not None:
         tensors["down"] = down
     return tensors, {"method": "awq", "group_columns": 0 if group == k else group}

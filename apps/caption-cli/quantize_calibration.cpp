@@ -177,9 +177,10 @@ void add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
                   "for awq and gptq: videos or folders to choose the codes with\n"
                   "Prompts about them go through the model's own decoding, tower, projector and "
                   "chat template. "
-                  "AWQ searches scales and clips that keep what each part of a layer computes for "
-                  "them; GPTQ rounds column after column and corrects later columns for the errors "
-                  "of earlier ones. Without it weights are rounded to the nearest code.")
+                  "GPTQ rounds column after column and corrects later columns for the errors of "
+                  "earlier ones; awq does so after a search for the scales of columns with which "
+                  "each part of a layer keeps what it computes. Without it weights are rounded to "
+                  "the nearest code.")
       ->take_all()
       ->type_name(kPathType)
       ->group(kGroup);

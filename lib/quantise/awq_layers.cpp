@@ -1,58 +1,22 @@
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "quantise/awq_search.h"
 #include "quantise/input_moments.h"
+#include "quantise/internal/awq_parts.h"
 #include "quantise/internal/config_json.h"
-#include "quantise/internal/layer_solver.h"
+#include "quantise/internal/set_solver.h"
 
 namespace caption::quantise {
 namespace {
 
 using weights::PlannedTensor;
 using Scales = std::vector<float>;
-
-// Every s-th row of a matrix that is seen piece by piece, as many as search_clip() looks at.
-class RowSample {
- public:
-  RowSample(std::int64_t num_rows, std::int64_t columns)
-      : step_(step_of(num_rows)), rows_(DType::kF32, {count(num_rows), columns}) {}
-
-  static std::int64_t count(std::int64_t num_rows) {
-    return (num_rows + step_of(num_rows) - 1) / step_of(num_rows);
-  }
-
-  void add(ConstView rows) {
-    const std::int64_t columns = rows_.dim(1);
-    for (std::int64_t i = 0; i < rows.dim(0); ++i, ++seen_) {
-      if (seen_ % step_ != 0) continue;
-      std::memcpy(rows_.as<float>() + seen_ / step_ * columns, rows.rows(i, 1).as<float>(),
-                  static_cast<std::size_t>(columns) * sizeof(float));
-    }
-  }
-  // Divides the columns by the scales, if there are any.
-  ConstView divided(const Scales& scales) {
-    const std::int64_t columns = rows_.dim(1);
-    for (std::int64_t i = 0; !scales.empty() && i < rows_.num_elements(); ++i) {
-      rows_.as<float>()[i] /= scales[static_cast<std::size_t>(i % columns)];
-    }
-    return std::as_const(rows_).view();
-  }
-
- private:
-  static std::int64_t step_of(std::int64_t num_rows) {
-    return std::max<std::int64_t>(1, num_rows / 512);
-  }
-
-  std::int64_t step_;
-  std::int64_t seen_ = 0;
-  Tensor rows_;
-};
 
 // Sum of (a - b)^2 over two matrices of one shape.
 double squared_difference(ConstView a, ConstView b) {
@@ -108,29 +72,29 @@ ScaledSets scaled_sets(const LayerPlan& layer) {
   return sets;
 }
 
-// One layer. The functions are called in their order.
+// One layer.
 class AwqLayer {
  public:
-  AwqLayer(Stream& stream, const Format& format, const AwqOptions& options, const LayerPlan& plan,
-           LayerWeights weights, HiddenStates& hidden)
+  AwqLayer(Stream& stream, const SetSolver& solver, const AwqOptions& options,
+           const LayerPlan& plan, LayerWeights weights, HiddenStates& hidden)
       : stream_(stream),
-        format_(format),
+        solver_(solver),
         options_(options),
         plan_(plan),
         sets_(scaled_sets(plan)),
         weights_(std::move(weights)),
         hidden_(hidden),
-        on_work_(hidden.on_work()),
-        attention_sample_(hidden.num_tokens(), weights_.matrices[kQ].dim(1)),
-        o_sample_(hidden.num_tokens(), weights_.matrices[kO].dim(1)),
-        mlp_sample_(hidden.num_tokens(), weights_.matrices[kGate].dim(1)),
-        down_sample_(hidden.num_tokens(), weights_.matrices[kDown].dim(1)) {}
+        on_work_(hidden.on_work()) {}
 
-  void search_attention();
-  void search_mlp();
-  NewTensors round();
+  NewTensors make() {
+    round_attention();
+    round_mlp();
+    return std::move(made_);
+  }
 
  private:
+  void round_attention();
+  void round_mlp();
   Scales search_qkv();
   Scales search_o();
   Scales search_gate_up();
@@ -140,18 +104,22 @@ class AwqLayer {
   }
   Scales fold_into_norm(Tensor& norm, const TensorPlan& plan, const Scales& scales);
   void fold_into_rows(MatrixIndex matrix, const Scales& scales);
-  void clip(MatrixIndex matrix, ConstView inputs);
+  void solve(Matrices matrices, InputMoments moments) {
+    solver_.solve({.plan = plan_, .weights = weights_, .made = made_, .on_work = on_work_},
+                  matrices, std::move(moments));
+  }
+  HiddenStates::See add_to(InputMoments& moments) {
+    return [this, &moments](ConstView rows) { moments.add(stream_, rows, on_work_); };
+  }
 
   Stream& stream_;
-  const Format& format_;
+  const SetSolver& solver_;
   const AwqOptions& options_;
   const LayerPlan& plan_;
   const ScaledSets sets_;
   LayerWeights weights_;
   HiddenStates& hidden_;
   const OnWork& on_work_;
-  RowSample attention_sample_, o_sample_, mlp_sample_, down_sample_;
-  Scales qkv_, o_, gate_up_, down_;
   NewTensors made_;
 };
 
@@ -159,12 +127,7 @@ class AwqLayer {
 Scales AwqLayer::search_qkv() {
   const model::DecoderLayerViews views = weights_.views();
   InputMagnitudes magnitudes(weights_.matrices[kQ].dim(1));
-  hidden_.show_attention_inputs(views, [&](ConstView rows) {
-    magnitudes.add(rows);
-    attention_sample_.add(rows);
-  });
-  hidden_.attend(views);
-  if (!sets_.qkv) return {};
+  hidden_.show_attention_inputs(views, [&](ConstView rows) { magnitudes.add(rows); });
   Tensor expected(DType::kF32, hidden_.rows().shape());
   model::apply_dense(stream_, views.o, hidden_.attended(), expected.view(), on_work_);
   const ModuleLoss loss = [&](std::span<const ConstView> candidates) {
@@ -189,8 +152,6 @@ Scales AwqLayer::search_qkv() {
 // A linear module's loss follows from the second moments of its inputs.
 Scales AwqLayer::search_o() {
   const ConstView attended = hidden_.attended();
-  o_sample_.add(attended);
-  if (!sets_.o) return {};
   InputMagnitudes magnitudes(attended.dim(1));
   InputMoments moments(attended.dim(1));
   magnitudes.add(attended);
@@ -208,11 +169,7 @@ Scales AwqLayer::search_o() {
 Scales AwqLayer::search_gate_up() {
   const model::DecoderLayerViews views = weights_.views();
   InputMagnitudes magnitudes(weights_.matrices[kGate].dim(1));
-  hidden_.show_mlp_inputs(views, [&](ConstView rows) {
-    magnitudes.add(rows);
-    mlp_sample_.add(rows);
-  });
-  if (!sets_.gate_up) return {};
+  hidden_.show_mlp_inputs(views, [&](ConstView rows) { magnitudes.add(rows); });
   Tensor expected(DType::kF32, hidden_.rows().shape());
   std::int64_t first = 0;
   hidden_.show_down_inputs(views, [&](ConstView inner) {
@@ -244,12 +201,9 @@ Scales AwqLayer::search_down() {
   InputMagnitudes magnitudes(matrix.dim(1));
   InputMoments moments(matrix.dim(1));
   hidden_.show_down_inputs(weights_.views(), [&](ConstView inner) {
-    down_sample_.add(inner);
-    if (!sets_.down) return;
     magnitudes.add(inner);
     moments.add(stream_, inner, on_work_);
   });
-  if (!sets_.down) return {};
   const ModuleLoss loss = [&](std::span<const ConstView> candidates) {
     return mean_squared_output(stream_, difference_of(candidates[0], matrix).view(), moments,
                                on_work_);
@@ -258,15 +212,55 @@ Scales AwqLayer::search_down() {
       .scales;
 }
 
-void AwqLayer::search_attention() {
-  qkv_ = search_qkv();
-  o_ = search_o();
+// Scales of both sets are searched on the layer's own attention, before anything in it is rounded.
+void AwqLayer::round_attention() {
+  if (sets_.qkv || sets_.o) hidden_.attend(weights_.views());
+  const Scales qkv = sets_.qkv ? search_qkv() : Scales();
+  const Scales o = sets_.o ? search_o() : Scales();
+  if (sets_.qkv) {
+    const Scales exact = fold_into_norm(weights_.input_norm, *plan_.input_norm, qkv);
+    for (const MatrixIndex matrix : {kQ, kK, kV}) fold(matrix, exact);
+  }
+  if (sets_.o) {
+    fold_into_rows(kV, o);
+    fold(kO, o);
+  }
+  {
+    InputMoments moments(weights_.matrices[kQ].dim(1));
+    hidden_.show_attention_inputs(weights_.views(), add_to(moments));
+    solve({kQ, kK, kV}, std::move(moments));
+  }
+  hidden_.attend(weights_.views());
+  {
+    InputMoments moments(weights_.matrices[kO].dim(1));
+    moments.add(stream_, hidden_.attended(), on_work_);
+    solve({kO}, std::move(moments));
+  }
   hidden_.add_attention(weights_.views());
 }
 
-void AwqLayer::search_mlp() {
-  gate_up_ = search_gate_up();
-  down_ = search_down();
+void AwqLayer::round_mlp() {
+  const Scales gate_up = sets_.gate_up ? search_gate_up() : Scales();
+  const Scales down = sets_.down ? search_down() : Scales();
+  if (sets_.gate_up) {
+    const Scales exact =
+        fold_into_norm(weights_.post_attention_norm, *plan_.post_attention_norm, gate_up);
+    for (const MatrixIndex matrix : {kGate, kUp}) fold(matrix, exact);
+  }
+  if (sets_.down) {
+    fold_into_rows(kUp, down);
+    fold(kDown, down);
+  }
+  {
+    InputMoments moments(weights_.matrices[kGate].dim(1));
+    hidden_.show_mlp_inputs(weights_.views(), add_to(moments));
+    solve({kGate, kUp}, std::move(moments));
+  }
+  {
+    InputMoments moments(weights_.matrices[kDown].dim(1));
+    hidden_.show_down_inputs(weights_.views(), add_to(moments));
+    solve({kDown}, std::move(moments));
+  }
   hidden_.add_mlp(weights_.views());
 }
 
@@ -277,10 +271,11 @@ Scales AwqLayer::fold_into_norm(Tensor& norm, const TensorPlan& plan, const Scal
   divide(norm.view(), scales);
   const DType dtype = dtype_of(plan);
   Bytes bytes = encode_numbers(std::as_const(norm).view(), dtype);
-  const Tensor after = to_f32(ConstView(bytes.data(), dtype, norm.shape()));
+  norm = to_f32(ConstView(bytes.data(), dtype, norm.shape()));
   Scales exact = scales;
   for (std::size_t k = 0; k < exact.size(); ++k) {
-    if (after.as<float>()[k] != 0) exact[k] = before.as<float>()[k] / after.as<float>()[k];
+    const float after = norm.as<float>()[k];
+    if (after != 0) exact[k] = before.as<float>()[k] / after;
   }
   made_[plan.name] = std::move(bytes);
   return exact;
@@ -292,77 +287,37 @@ void AwqLayer::fold_into_rows(MatrixIndex matrix, const Scales& scales) {
   if (bias.empty()) return;
   divide(bias.view(), scales);
   const TensorPlan& plan = *plan_.biases[matrix];
-  made_[plan.name] = encode_numbers(std::as_const(bias).view(), dtype_of(plan));
-}
-
-void AwqLayer::clip(MatrixIndex matrix, ConstView inputs) {
-  if (plan_.matrices[matrix] == nullptr) return;
-  const View rows = weights_.matrices[matrix].view();
-  const std::vector<float> limits =
-      search_clip(stream_, rows, inputs, options_.group_columns, on_work_);
-  clip_groups(stream_.pool(), rows, limits, options_.group_columns);
-}
-
-NewTensors AwqLayer::round() {
-  if (sets_.qkv) {
-    qkv_ = fold_into_norm(weights_.input_norm, *plan_.input_norm, qkv_);
-    for (const MatrixIndex matrix : {kQ, kK, kV}) fold(matrix, qkv_);
-  }
-  if (sets_.o) {
-    fold_into_rows(kV, o_);
-    fold(kO, o_);
-  }
-  if (sets_.gate_up) {
-    gate_up_ = fold_into_norm(weights_.post_attention_norm, *plan_.post_attention_norm, gate_up_);
-    for (const MatrixIndex matrix : {kGate, kUp}) fold(matrix, gate_up_);
-  }
-  if (sets_.down) {
-    fold_into_rows(kUp, down_);
-    fold(kDown, down_);
-  }
-  clip(kV, attention_sample_.divided(qkv_));
-  clip(kO, o_sample_.divided(o_));
-  const ConstView mlp_inputs = mlp_sample_.divided(gate_up_);
-  clip(kGate, mlp_inputs);
-  clip(kUp, mlp_inputs);
-  clip(kDown, down_sample_.divided(down_));
-  for (std::size_t i = 0; i < kNumMatrices; ++i) {
-    const TensorPlan* const plan = plan_.matrices[i];
-    if (plan == nullptr) continue;
-    std::vector<Bytes> parts =
-        format_.encode(stream_.pool(), std::as_const(weights_.matrices[i]).view());
-    report_work(on_work_, 0);
-    for (std::size_t p = 0; p < parts.size(); ++p) made_[plan->parts[p].name] = std::move(parts[p]);
-  }
-  return std::move(made_);
+  const DType dtype = dtype_of(plan);
+  Bytes bytes = encode_numbers(std::as_const(bias).view(), dtype);
+  bias = to_f32(ConstView(bytes.data(), dtype, bias.shape()));
+  made_[plan.name] = std::move(bytes);
 }
 
 class AwqLayers final : public LayerSolver {
  public:
   AwqLayers(Stream& stream, const Format& format, const FormatOptions& options)
-      : stream_(stream), format_(format), options_{.group_columns = options.group_columns} {}
+      : stream_(stream),
+        options_{.group_columns = options.group_columns},
+        solver_(stream, format,
+                {.group_columns = options.group_columns, .symmetric = false, .clips = true},
+                decode_awq) {}
 
   std::vector<PlannedTensor> parts(const LayerPlan& layer) const override;
   NewTensors make(const LayerPlan& layer, LayerWeights weights, HiddenStates& hidden) override {
-    AwqLayer solved(stream_, format_, options_, layer, std::move(weights), hidden);
     try {
-      solved.search_attention();
-      solved.search_mlp();
-      return solved.round();
+      return AwqLayer(stream_, solver_, options_, layer, std::move(weights), hidden).make();
     } catch (const Error& error) {
       throw Error(error.code(), "the layer of \"" + layer.names.input_norm + "\": " + error.what());
     }
   }
-  void pass(const LayerPlan& /*layer*/, LayerWeights weights, const weights::Checkpoint& /*made*/,
-            HiddenStates& hidden) override {
-    run_layer(weights, hidden);
-  }
+  void pass(const LayerPlan& layer, LayerWeights weights, const weights::Checkpoint& made,
+            HiddenStates& hidden) override;
   std::int64_t work(const LayerPlan& layer, const HiddenStates& hidden) const override;
 
  private:
   Stream& stream_;
-  const Format& format_;
   AwqOptions options_;
+  SetSolver solver_;
 };
 
 std::vector<PlannedTensor> AwqLayers::parts(const LayerPlan& layer) const {
@@ -381,14 +336,30 @@ std::vector<PlannedTensor> AwqLayers::parts(const LayerPlan& layer) const {
   return all;
 }
 
+void AwqLayers::pass(const LayerPlan& layer, LayerWeights weights, const weights::Checkpoint& made,
+                     HiddenStates& hidden) {
+  const auto read = [&made](const TensorPlan* plan, Tensor& tensor) {
+    if (plan == nullptr) return;
+    if (const auto found = made.find(plan->name)) tensor = to_f32(*found);
+  };
+  read(layer.input_norm, weights.input_norm);
+  read(layer.post_attention_norm, weights.post_attention_norm);
+  for (std::size_t i = 0; i < kNumMatrices; ++i) read(layer.biases[i], weights.biases[i]);
+  solver_.read(layer, made, weights);
+  run_layer(weights, hidden);
+}
+
 std::int64_t AwqLayers::work(const LayerPlan& layer, const HiddenStates& hidden) const {
   const ScaledSets sets = scaled_sets(layer);
   const std::int64_t tokens = hidden.num_tokens();
   const std::int64_t attention = hidden.attend_work() + hidden.o_work();
   const std::int64_t ratios = options_.num_ratios;
-  std::int64_t sum = run_work(hidden) + hidden.gate_up_work();
+  // The inputs of down are computed once for their moments, and once more for the outputs.
+  std::int64_t sum = run_work(hidden) + hidden.gate_up_work() + SetSolver::work(layer, hidden);
+  if (sets.qkv || sets.o) sum += hidden.attend_work();
   if (sets.qkv) sum += hidden.o_work() + ratios * attention;
   if (sets.gate_up) sum += (1 + ratios) * hidden.mlp_work();
+  if (sets.down) sum += hidden.gate_up_work();
   // The moments of the inputs, and a loss of each ratio.
   const auto add_linear = [&](MatrixIndex i) {
     const Shape& shape = layer.matrices[i]->matrix->shape;
@@ -396,11 +367,6 @@ std::int64_t AwqLayers::work(const LayerPlan& layer, const HiddenStates& hidden)
   };
   if (sets.o) add_linear(kO);
   if (sets.down) add_linear(kDown);
-  for (const MatrixIndex i : {kV, kO, kGate, kUp, kDown}) {
-    if (layer.matrices[i] == nullptr) continue;
-    sum += clip_work(layer.matrices[i]->matrix->shape, RowSample::count(tokens),
-                     options_.group_columns);
-  }
   return sum;
 }
 

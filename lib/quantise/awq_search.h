@@ -1,21 +1,23 @@
-// quantise/awq_search.h: AWQ (arXiv:2306.00978): before a matrix is rounded to nearest, its columns
-// are multiplied by scales, by which whatever makes its inputs is divided, and its largest weights
-// are clipped; both are searched on calibration inputs.
+// quantise/awq_search.h: AWQ (arXiv:2306.00978): before a matrix is rounded, its columns are
+// multiplied by scales, by which whatever makes its inputs is divided; they are searched on
+// calibration inputs.
 //
-// A layer goes through these steps, as in AutoAWQ:
-//   1. search_scales() for each set of matrices with the same input, all of them on the weights and
-//      inputs as they were
-//   2. multiply_columns() of the set, divide() of what makes its input; the inputs are divided too
-//   3. search_clip() with the new weights and inputs, clip_groups(); not for q and k
-//   4. the new weights are rounded: Format::encode() of the format awq
+// A layer goes through these steps:
+//   1. search_scales() for each set of matrices with the same input, on the layer before anything
+//      after that input is rounded
+//   2. multiply_columns() of the set, divide() of what makes its input
+//   3. solve_gptq() (quantise/gptq_solver.h) of the new weights with the new inputs, with zeros and
+//      clipping
 //
 // Source: AutoAWQ 0.2.9 (awq/quantize/quantizer.py, _search_best_scale, _compute_best_scale,
-// _compute_best_clip, pseudo_quantize_tensor; awq/quantize/scale.py), in f32. The range of a group
-// includes 0 here as in round_awq(); AutoAWQ's does not.
+// pseudo_quantize_tensor; awq/quantize/scale.py), in f32. The range of a group includes 0 here as
+// in round_awq(); AutoAWQ's does not. In step 3 AutoAWQ rounds to nearest, clipped, with inputs
+// that no rounding before has changed. The AWQ paper combines its scales with GPTQ, too (for 2
+// bits).
 //
-// Measured: N = K = 4096, 8192 inputs, groups of 128: scales of one linear layer 13.5 s, clipping
-// 1.35 s of processor time; AutoAWQ with torch 2.9.1 77 s, 256 s (16 times 256 rows). Two AMD EPYC
-// vCPUs with AVX-512, 2026-11-23, tests/quantise/solver_bench.cpp and scripts/peers/calibration.py.
+// Measured: N = K = 4096, 8192 inputs, groups of 128: scales of one linear layer 13.5 s of
+// processor time; AutoAWQ with torch 2.9.1 77 s. Two AMD EPYC vCPUs with AVX-512, 2026-11-23,
+// tests/quantise/solver_bench.cpp and scripts/peers/calibration.py.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +26,6 @@
 #include <vector>
 
 #include "backend/stream.h"
-#include "base/on_work.h"
 #include "quantise/input_moments.h"
 #include "tensor/tensor.h"
 
@@ -66,18 +67,6 @@ AwqScales search_scales(ThreadPool& pool, std::span<const ConstView> matrices,
 // Returns the loss of a module that is one linear layer, with the weights `matrix` [N, K] f32,
 // dense: mean_squared_output() of what is given minus these. Borrows all three.
 ModuleLoss linear_loss(Stream& stream, ConstView matrix, const InputMoments& moments);
-
-// Returns the largest magnitudes [N, K / group_columns] to which the groups of matrix [N, K] f32,
-// dense, are clipped: max|w| * (1 - i / 20), i = 0 .. 9, with the least squared error of the
-// group's share of the output, sum over its columns of x * (rounded - w), on every s-th row of
-// inputs [T, K] f32 (rows may be strided), s = max(1, T / 512). Throws as search_scales().
-std::vector<float> search_clip(Stream& stream, ConstView matrix, ConstView inputs,
-                               std::int64_t group_columns, const OnWork& on_work = {});
-// The multiply-adds that search_clip() reports for a matrix [N, K] and T inputs.
-std::int64_t clip_work(const Shape& matrix, std::int64_t num_inputs, std::int64_t group_columns);
-// limits [N, groups] as search_clip() returns them.
-void clip_groups(ThreadPool& pool, View matrix, std::span<const float> limits,
-                 std::int64_t group_columns);
 
 // matrix [N, K] f32: w[n, k] *= scales[k].
 void multiply_columns(ThreadPool& pool, View matrix, std::span<const float> scales);

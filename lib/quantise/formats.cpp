@@ -25,7 +25,7 @@ constexpr FormatEntry kFormats[] = {
      .make = make_w4a16},
     {.name = "awq",
      .summary = "the layout of AutoAWQ (gemm, groups of 128); with --calibrate AWQ's scales and "
-                "clipping, else rounded to nearest",
+                "GPTQ's correction of errors, else rounded to nearest",
      .has_groups = true,
      .has_pack = true,
      .make = make_awq},

@@ -31,6 +31,8 @@ void check_options(const GptqOptions& options) {
       (options.group_columns < 1 || kBlock % options.group_columns != 0)) {
     refuse("groups of whole rows or of a number of columns that divides 128");
   }
+  if (options.clips && options.group_columns == 0)
+    refuse("groups that are clipped, not whole rows");
   if (!(options.damping > 0 && options.damping < 1)) refuse("a damping between 0 and 1");
 }
 

@@ -1,8 +1,10 @@
 #include "quantise/gptq_solver.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -18,6 +20,47 @@ namespace {
 constexpr std::int64_t kBlock = 128;
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Returns the sum of (w - Q)^2 * factor, `factors` one for each weight, whose codes are at most
+// 2^22 steps from 0.
+float weighted_error(std::span<const float> weights, std::span<const float> factors,
+                     const GptqGrid& grid) {
+  constexpr std::size_t kLanes = 8;
+  constexpr float kToWhole = 0x1.8p23F;  // x + kToWhole - kToWhole rounds to nearest even
+  std::array<float, kLanes> sums{};
+  const auto add = [&](std::size_t k, float& sum) {
+    const float steps = (weights[k] / grid.scale + kToWhole) - kToWhole;
+    const float code = std::min(std::max(steps + grid.zero, 0.0F), 15.0F);
+    const float error = (code - grid.zero) * grid.scale - weights[k];
+    sum += error * error * factors[k];
+  };
+  std::size_t k = 0;
+  for (; k + kLanes <= weights.size(); k += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) add(k + lane, sums[lane]);
+  }
+  for (; k < weights.size(); ++k) add(k, sums[0]);
+  return std::accumulate(sums.begin(), sums.end(), 0.0F);
+}
+
+// GptqOptions::clips: see "clipped" at the head of gptq_solver.h.
+GptqGrid clip_grid(std::span<const float> weights, std::span<const float> factors,
+                   const GptqGrid& whole) {
+  constexpr int kSteps = 20;
+  constexpr int kCandidates = 10;
+  constexpr float kSmallestScale = 0x1p-24F;  // the smallest positive number of f16
+  GptqGrid best;
+  float least = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < kCandidates; ++i) {
+    const float part = 1 - static_cast<float>(i) / kSteps;
+    const GptqGrid grid{.scale = std::max(round_f16(whole.scale * part), kSmallestScale),
+                        .zero = whole.zero};
+    const float error = weighted_error(weights, factors, grid);
+    if (i > 0 && !(error < least)) continue;
+    least = error;
+    best = grid;
+  }
+  return best;
+}
 
 // One call of solve_gptq().
 class Solver {
@@ -38,7 +81,8 @@ class Solver {
   void find_corrections(Block block);
   void copy_inner_steps(Block block);
   void find_grids(Block block);
-  void set_grid(std::int64_t n, std::int64_t group, std::span<const float> weights);
+  void set_grid(std::int64_t n, std::int64_t group, std::span<const float> weights,
+                std::span<const float> factors);
   void round_block(Block block);
   void round_row(std::int64_t n, Block block, std::span<float> weights);
   double loss() const;
@@ -92,7 +136,7 @@ void Solver::read_rows(ConstView matrix) {
                                 std::vector<float> row(index(columns_));
                                 for (std::int64_t n = begin; n < end; ++n) {
                                   read_numbers(matrix, n * columns_, row);
-                                  if (has_whole_rows()) set_grid(n, 0, row);
+                                  if (has_whole_rows()) set_grid(n, 0, row, {});
                                   float* const to = errors_.row(n);
                                   for (std::int64_t k = 0; k < columns_; ++k) {
                                     const std::int32_t column = hessian_.order()[index(k)];
@@ -138,10 +182,17 @@ void Solver::copy_inner_steps(Block block) {
   }
 }
 
-void Solver::set_grid(std::int64_t n, std::int64_t group, std::span<const float> weights) {
+// `factors` are U[k, k]^2 of the weights, for clipping.
+void Solver::set_grid(std::int64_t n, std::int64_t group, std::span<const float> weights,
+                      std::span<const float> factors) {
   const auto [min, max] = std::minmax_element(weights.begin(), weights.end());
   const GptqOptions& options = hessian_.options();
-  const GptqGrid grid = find_gptq_grid(*min, *max, options.symmetric);
+  GptqGrid grid = find_gptq_grid(*min, *max, options.symmetric);
+  if (options.clips) {
+    std::array<float, 2> ends = {*min, *max};
+    round_to_f16(ends);
+    grid = clip_grid(weights, factors, grid);
+  }
   const std::size_t at = index(n * result_.groups() + group);
   result_.scales[at] = grid.scale;
   result_.zeros[at] = static_cast<std::uint8_t>(grid.zero);
@@ -165,6 +216,11 @@ void Solver::find_grids(Block block) {
   PaddedMatrix changes(rows_, block.count);
   kernels::linear(stream_, corrections_.view().columns(0, block.count), ConstView(inverse.view()),
                   ConstView{}, changes.view());
+  std::vector<float> factors;  // U[k, k]^2
+  for (std::int64_t k = block.first; k < block.first + block.count; ++k) {
+    const float diagonal = factor_.as<float>()[k * factor_.row_stride() + k];
+    factors.push_back(diagonal * diagonal);
+  }
   const std::int64_t group = result_.group_columns;
   stream_.pool().parallel_for(rows_, 16, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
@@ -172,8 +228,9 @@ void Solver::find_grids(Block block) {
       const float* const stored = errors_.row(n) + block.first;
       for (std::int64_t k = 0; k < block.count; ++k) weights[k] += stored[k];
       for (std::int64_t k = 0; k < block.count; k += group) {
-        set_grid(n, group_at(block.first + k),
-                 std::span<const float>(weights + k, index(std::min(group, block.count - k))));
+        const std::size_t count = index(std::min(group, block.count - k));
+        set_grid(n, group_at(block.first + k), std::span<const float>(weights + k, count),
+                 std::span<const float>(factors).subspan(index(k), count));
       }
     }
   });

@@ -29,8 +29,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kIndex = "model.safetensors.index.json";
-// Changes with the bytes that this program makes of the same weights.
+// They change with the bytes that this program makes of the same weights.
 constexpr const char* kRevision = "1";
+constexpr const char* kRevisionOfCalibratedAwq = "2";
 constexpr std::size_t kMaxOtherFileBytes = 1u << 30;
 
 const FormatEntry& require_format(const QuantiseOptions& options) {
@@ -164,6 +165,8 @@ Settings Quantisation::settings() const {
   if (options_.format == "gptq") {
     const double damping = options_.damping.value_or(GptqOptions().damping);
     settings.emplace_back("damping", json_number(damping));
+  } else {
+    settings.emplace_back("revision of calibrated awq", kRevisionOfCalibratedAwq);
   }
   const auto& identity = options_.calibration->identity;
   settings.insert(settings.end(), identity.begin(), identity.end());

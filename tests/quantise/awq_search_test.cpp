@@ -1,5 +1,5 @@
-// AWQ's searches against AutoAWQ; the goldens are made by scripts/make_goldens_calibrated.py, which
-// runs its class.
+// AWQ's search for scales against AutoAWQ; the goldens are made by
+// scripts/make_goldens_calibrated.py, which runs its class.
 #include "quantise/awq_search.h"
 
 #include <doctest/doctest.h>
@@ -88,33 +88,6 @@ ModuleLoss mlp_loss(const std::vector<ConstView>& weights, ConstView down, const
   };
 }
 
-// The mean over inputs and groups of the squared error of a group's share of the output, after
-// clipping to `limits` and rounding, in f64.
-double clipped_loss(ThreadPool& pool, const Tensor& weight, const Tensor& inputs,
-                    std::span<const float> limits, std::int64_t group_columns) {
-  Tensor rounded = weight.clone();
-  clip_groups(pool, rounded.view(), limits, group_columns);
-  pseudo_quantise(pool, rounded.view(), group_columns, rounded.view());
-  const std::int64_t columns = weight.dim(1);
-  const std::int64_t group = group_columns == 0 ? columns : group_columns;
-  const std::int64_t step = std::max<std::int64_t>(1, inputs.dim(0) / 512);
-  double sum = 0;
-  for (std::int64_t n = 0; n < weight.dim(0); ++n) {
-    for (std::int64_t t = 0; t < inputs.dim(0); t += step) {
-      for (std::int64_t first = 0; first < columns; first += group) {
-        double share = 0;
-        for (std::int64_t k = first; k < first + group; ++k) {
-          const std::int64_t at = n * columns + k;
-          share += (static_cast<double>(rounded.as<float>()[at]) - weight.as<float>()[at]) *
-                   inputs.as<float>()[t * columns + k];
-        }
-        sum += share * share;
-      }
-    }
-  }
-  return sum;
-}
-
 }  // namespace
 
 TEST_SUITE_BEGIN("quantise/awq_search");
@@ -156,33 +129,6 @@ TEST_CASE("finds the scales of AutoAWQ") {
   CHECK(num_mlps == 1);
 }
 
-// Candidates whose errors are nearly equal may be taken for one another; their losses are.
-TEST_CASE("clips as AutoAWQ does") {
-  for (const CalibratedGolden& golden : read_calibrated_goldens("awq")) {
-    CAPTURE(golden.name);
-    ThreadPool pool(2);
-    Stream stream(pool);
-    const std::int64_t group = golden.options.require_int("group_columns", 0, 128);
-    const auto scales = golden.numbers<float>("scales");
-    Tensor inputs = golden.inputs();
-    for (std::int64_t i = 0; i < inputs.num_elements(); ++i) {
-      inputs.as<float>()[i] /= scales[static_cast<std::size_t>(i) % scales.size()];
-    }
-    const ConstView stored = golden.tensor("weight_0");
-    Tensor weight(DType::kF32, stored.shape());
-    std::copy_n(stored.as<float>(), stored.num_elements(), weight.as<float>());
-    multiply_columns(pool, weight.view(), scales);
-    const std::vector<float> limits = search_clip(stream, weight.view(), inputs.view(), group);
-    const auto expected = golden.numbers<float>("limits");
-    REQUIRE(limits.size() == expected.size());
-    std::size_t equal = 0;
-    for (std::size_t i = 0; i < limits.size(); ++i) equal += limits[i] == expected[i] ? 1 : 0;
-    CHECK(static_cast<double>(equal) >= 0.98 * static_cast<double>(limits.size()));
-    const double loss = clipped_loss(pool, weight, inputs, limits, group);
-    CHECK(loss <= clipped_loss(pool, weight, inputs, expected, group) * (1 + 1e-4));
-  }
-}
-
 TEST_CASE("ratio 0 without weights is rounding to nearest") {
   ThreadPool pool(2);
   Stream stream(pool);
@@ -215,11 +161,11 @@ TEST_CASE("ratio 0 without weights is rounding to nearest") {
   CHECK(found.losses[0] == mean_squared_output(stream, difference.view(), moments));
 }
 
-TEST_CASE("scales and clipping lose less than rounding to nearest") {
+TEST_CASE("scales lose less than rounding to nearest") {
   ThreadPool pool(2);
   Stream stream(pool);
   const Tensor weight = draw(32, 256, 3);
-  Tensor inputs = draw_inputs(200, 256, 4);
+  const Tensor inputs = draw_inputs(200, 256, 4);
   const InputMoments moments = moments_of(stream, inputs.view());
   const ConstView weights[] = {weight.view()};
   const ModuleLoss loss = linear_loss(stream, weight.view(), moments);
@@ -230,17 +176,6 @@ TEST_CASE("scales and clipping lose less than rounding to nearest") {
   const double least = *std::min_element(found.losses.begin(), found.losses.end());
   CHECK(least < 0.5 * loss(rounded));
   CHECK(found.losses[static_cast<std::size_t>(std::lround(found.ratio * 20))] == least);
-  Tensor scaled = weight.clone();
-  multiply_columns(pool, scaled.view(), found.scales);
-  for (std::int64_t t = 0; t < 200; ++t) {
-    for (std::size_t k = 0; k < 256; ++k) {
-      inputs.as<float>()[t * 256 + static_cast<std::int64_t>(k)] /= found.scales[k];
-    }
-  }
-  const std::vector<float> limits = search_clip(stream, scaled.view(), inputs.view(), 128);
-  const std::vector<float> open(limits.size(), std::numeric_limits<float>::max());
-  CHECK(clipped_loss(pool, scaled, inputs, limits, 128) <
-        clipped_loss(pool, scaled, inputs, open, 128));
 }
 
 // A layer that follows a norm or another layer gives the same output after the scales are folded.
@@ -292,11 +227,6 @@ TEST_CASE("refuses numbers that are not finite and groups that do not divide") {
                          "an input of the layer is not a finite number; download the model again, "
                          "or quantise it without --calibrate",
                          Error);
-    CHECK_THROWS_WITH_AS(search_clip(stream, bad_weight.view(), inputs.view(), 32),
-                         "a weight is not a finite number; download the model again", Error);
-    CHECK_THROWS_WITH_AS(search_clip(stream, weight.view(), bad_inputs.view(), 32),
-                         "an input of the layer is not a finite number; download the model again",
-                         Error);
   }
   const ConstView weights[] = {weight.view()};
   const ModuleLoss nowhere = [](std::span<const ConstView>) {
@@ -307,8 +237,9 @@ TEST_CASE("refuses numbers that are not finite and groups that do not divide") {
       "a layer's output is not finite with any scales of AWQ; download the model again, or "
       "quantise it without --calibrate",
       Error);
-  CHECK_THROWS_WITH_AS(search_clip(stream, weight.view(), inputs.view(), 48),
-                       doctest::Contains("groups of 48 do not divide the 64 columns"), Error);
+  CHECK_THROWS_WITH_AS(
+      search_scales(pool, weights, magnitudes_of(inputs.view()), zero, {.group_columns = 48}),
+      doctest::Contains("groups of 48 do not divide the 64 columns"), Error);
 }
 
 TEST_CASE("inputs that are zero give scales that are finite") {
@@ -323,14 +254,6 @@ TEST_CASE("inputs that are zero give scales that are finite") {
                     linear_loss(stream, weight.view(), moments), {.group_columns = 32});
   for (const float scale : found.scales) CHECK((std::isfinite(scale) && scale > 0));
   CHECK(found.ratio == 0);
-  const std::vector<float> limits = search_clip(stream, weight.view(), inputs.view(), 32);
-  for (std::size_t g = 0; g < limits.size(); ++g) {
-    float largest = 0;
-    for (std::size_t k = 0; k < 32; ++k) {
-      largest = std::max(largest, std::abs(weight.as<float>()[g * 32 + k]));
-    }
-    CHECK(limits[g] == largest);
-  }
 }
 
 TEST_SUITE_END();

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "model/internal/placed_weights.h"
 #include "model/internal/transformer_decoder.h"
+#include "quantise/internal/awq_parts.h"
 #include "quantise/internal/gptq_parts.h"
 #include "quantise/quantise_checkpoint.h"
 #include "quantise/rounding.h"
@@ -143,25 +144,33 @@ TEST_CASE("gptq changes matrices only, awq the norms before them as well") {
   }
 }
 
-TEST_CASE("gptq's numbers are those that the reader finds in the tensors") {
+TEST_CASE("the numbers that calibration goes on with are those that the reader finds") {
   const Calibration prompts = draw_prompts(1280, 2, 40, 9);
-  for (const bool act_order : {false, true}) {
+  const auto check = [&](const char* format, bool act_order, auto decode,
+                         const std::vector<std::string>& suffixes) {
     QuantiseOptions options = calibrated_options(
-        demo_model(), new_folder("quantise_calibrated/decoded"), "gptq", &prompts, 64);
+        demo_model(), new_folder("quantise_calibrated/decoded"), format, &prompts, 64);
     options.format_options.act_order = act_order;
     REQUIRE(quantise_checkpoint(options).is_complete);
     const weights::Checkpoint file = weights::Checkpoint::open(options.output);
     const auto source = weights::open_source(options.output);
-    const std::string module = "language_model.model.layers.1.mlp.down_proj";
-    std::vector<Bytes> parts;
-    for (const char* const suffix : {".qweight", ".qzeros", ".scales", ".g_idx"}) {
-      const auto& bytes = file.stored(module + suffix)->bytes;
-      parts.emplace_back(bytes.begin(), bytes.end());
+    for (const std::string name : {"self_attn.q_proj", "mlp.down_proj"}) {
+      CAPTURE(name);
+      const std::string module = "language_model.model.layers.1." + name;
+      std::vector<Bytes> parts;
+      for (const std::string& suffix : suffixes) {
+        const auto& bytes = file.stored(module + suffix)->bytes;
+        parts.emplace_back(bytes.begin(), bytes.end());
+      }
+      const Shape shape = source->shape(module + ".weight").value();
+      const Tensor decoded = decode(parts, shape);
+      CHECK(count_unequal_bits(decoded.view(), source->read(module + ".weight", shape)) == 0);
     }
-    const Shape shape = source->shape(module + ".weight").value();
-    const Tensor decoded = decode_gptq(parts, shape);
-    CHECK(count_unequal_bits(decoded.view(), source->read(module + ".weight", shape)) == 0);
+  };
+  for (const bool act_order : {false, true}) {
+    check("gptq", act_order, decode_gptq, {".qweight", ".qzeros", ".scales", ".g_idx"});
   }
+  check("awq", false, decode_awq, {".qweight", ".qzeros", ".scales"});
 }
 
 TEST_CASE("options that contradict each other are refused in a sentence") {

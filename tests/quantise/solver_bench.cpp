@@ -79,12 +79,14 @@ int main(int argc, char** argv) {
   measure("gptq: factor",
           [&] { hessian = std::make_unique<GptqHessian>(stream, moments, options); });
   measure("gptq: codes", [&] { solve_gptq(stream, weight.view(), *hessian); });
+  hessian = std::make_unique<GptqHessian>(stream, moments,
+                                          GptqOptions{.symmetric = false, .clips = true});
+  measure("awq: codes", [&] { solve_gptq(stream, weight.view(), *hessian); });
   InputMagnitudes magnitudes(columns);
   magnitudes.add(inputs.view());
   const std::vector<float> means = magnitudes.means();
   const std::vector<ConstView> weights = {weight.view()};
   const ModuleLoss loss = linear_loss(stream, weight.view(), moments);
   measure("awq: scales", [&] { search_scales(pool, weights, means, loss, {}); });
-  measure("awq: clipping", [&] { search_clip(stream, weight.view(), inputs.view(), 128); });
   return 0;
 }

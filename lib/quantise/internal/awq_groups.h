@@ -1,4 +1,4 @@
-// quantise/internal/awq_groups.h: what AWQ's two searches share.
+// quantise/internal/awq_groups.h: groups of weights, as AWQ's search for scales rounds them.
 #pragma once
 
 #include <algorithm>

@@ -57,8 +57,7 @@ class LayerSolver {
 std::unique_ptr<LayerSolver> make_gptq_layers(Stream& stream, const Format& format,
                                               const FormatOptions& options,
                                               std::optional<double> damping);
-// AWQ (quantise/awq_search.h), in AutoAWQ's order; the next layer sees the outputs of the layer as
-// it was.
+// AWQ's scales (quantise/awq_search.h), and GPTQ's codes on them in the same order.
 std::unique_ptr<LayerSolver> make_awq_layers(Stream& stream, const Format& format,
                                              const FormatOptions& options);
 
