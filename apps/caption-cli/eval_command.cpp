@@ -6,8 +6,6 @@
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <set>
@@ -28,6 +26,7 @@
 #include "eval/korean_stemmer.h"
 #include "eval/report.h"
 #include "option_types.h"
+#include "process.h"
 #include "records/file_name.h"
 #include "write_text.h"
 
