@@ -58,7 +58,8 @@ constexpr std::array<TextView, 39> kSentenceStarters = {
     U"these",     U"they",         U"this",        U"though", U"thus",      U"under",
     U"when",      U"while",        U"yet"};
 
-constexpr TextView kNonWord = U")\";}]*:@'({[!?";  // ends a word, even without a space
+// Characters that end a word, even without a space.
+constexpr TextView kNonWord = U")\";}]*:@'({[!?\u2018\u2019\u201C\u201D\u00AB\u00BB";
 
 bool is_abbreviation(TextView word) {
   const std::size_t hyphen = word.rfind(U'-');
@@ -95,16 +96,17 @@ bool is_sentence_starter(TextView text, std::size_t begin) {
 }
 
 // The start of the word that ends before `end`. Punkt splits words at spaces, at characters of
-// kNonWord (of which "'", "!" and "?" may begin a word) and at "--"; no word begins with a
+// kNonWord (of which those of kInitial may begin a word) and at "--"; no word begins with a
 // character of kNotInitial.
 std::size_t word_begin(TextView text, std::size_t end) {
+  constexpr TextView kInitial = U"'!?\u2018\u2019\u201C\u201D\u00AB\u00BB";
   constexpr TextView kNotInitial = U"`&#-,";
   std::size_t begin = end;
   while (begin > 0 && !is_space(text[begin - 1]) && !is_one_of(text[begin - 1], kNonWord)) --begin;
   const std::size_t dashes = text.substr(begin, end - begin).rfind(U"--");
   if (dashes != TextView::npos) begin += dashes + 2;
   while (begin < end && is_one_of(text[begin], kNotInitial)) ++begin;
-  if (begin > 0 && begin < end && is_one_of(text[begin - 1], U"'!?")) --begin;
+  if (begin > 0 && begin < end && is_one_of(text[begin - 1], kInitial)) --begin;
   return begin;
 }
 
@@ -116,7 +118,7 @@ bool period_ends_sentence(TextView text, std::size_t end, std::size_t next) {
   if (word.empty()) return true;
   const bool is_before_dots = text.substr(next, 2) == U"..";
   const bool is_before_punctuation = is_one_of(text[next], U";:,.!?") && !is_before_dots;
-  const bool is_initial = word.size() == 1 && is_word(word[0]) && !is_digit(word[0]);
+  const bool is_initial = word.size() == 1 && is_word_of_regex(word[0]) && !is_digit(word[0]);
   const bool is_ellipsis = word.back() == U'.';
   if (is_ellipsis || is_abbreviation(word)) {
     return !is_initial && is_sentence_starter(text, next);
@@ -132,8 +134,9 @@ bool period_ends_sentence(TextView text, std::size_t end, std::size_t next) {
 // Number of closing quotes and brackets at the start of `rest` that belong to the preceding
 // sentence.
 std::size_t closing_prefix(TextView rest) {
+  constexpr TextView kClosing = U"\"')]}\u2018\u2019\u201C\u201D\u00AB\u00BB";
   std::size_t n = 0;
-  while (n < rest.size() && is_one_of(rest[n], U"\"')]}")) ++n;
+  while (n < rest.size() && is_one_of(rest[n], kClosing)) ++n;
   if (n == 0) return 0;
   const bool is_closed = n == rest.size() || is_space(rest[n]) || rest.substr(n, 2) == U"--";
   return is_closed ? n : 0;
@@ -257,8 +260,8 @@ Text split_opening_apostrophes(TextView text) {
   Text out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     out.push_back(text[i]);
-    if (text[i] != U'\'' || (i > 0 && is_word(text[i - 1]))) continue;
-    if (i + 1 == text.size() || !is_word(text[i + 1])) continue;
+    if (text[i] != U'\'' || (i > 0 && is_word_of_regex(text[i - 1]))) continue;
+    if (i + 1 == text.size() || !is_word_of_regex(text[i + 1])) continue;
     const bool is_clitic = std::any_of(kClitics.begin(), kClitics.end(), [&](TextView clitic) {
       return has_word_at(text, i + 1, clitic);
     });
@@ -348,33 +351,41 @@ Text split_clitics(TextView text, const std::array<TextView, kCount>& clitics) {
 struct Contraction {
   TextView whole;
   std::size_t split_at;
-  bool needs_space_before;  // 'tis, 'twas; the others need a word boundary
+  // Whether a space must be there; elsewhere a word boundary.
+  bool needs_space_before = false;
+  bool needs_space_after = false;
 };
 
-constexpr std::array<Contraction, 10> kContractions = {{{U"cannot", 3, false},
-                                                        {U"d'ye", 1, false},
-                                                        {U"gimme", 3, false},
-                                                        {U"gonna", 3, false},
-                                                        {U"gotta", 3, false},
-                                                        {U"lemme", 3, false},
-                                                        {U"more'n", 4, false},
-                                                        {U"wanna", 3, false},
-                                                        {U"'tis", 2, true},
-                                                        {U"'twas", 2, true}}};
+constexpr std::array<Contraction, 10> kContractions = {
+    {{U"cannot", 3},
+     {U"d'ye", 1},
+     {U"gimme", 3},
+     {U"gonna", 3},
+     {U"gotta", 3},
+     {U"lemme", 3},
+     {U"more'n", 4},
+     {.whole = U"wanna", .split_at = 3, .needs_space_after = true},
+     {.whole = U"'tis", .split_at = 2, .needs_space_before = true},
+     {.whole = U"'twas", .split_at = 2, .needs_space_before = true}}};
+
+// Whether the contraction is at position `i` of `text`, of which `done` is what the contractions
+// before it have become.
+bool is_at(const Contraction& contraction, TextView text, std::size_t i, TextView done) {
+  const bool starts_here =
+      contraction.needs_space_before ? done.ends_with(U' ') : i == 0 || !is_word(text[i - 1]);
+  const std::size_t end = i + contraction.whole.size();
+  const bool ends_there =
+      !contraction.needs_space_after || (end < text.size() && is_space(text[end]));
+  return starts_here && ends_there && has_word_at(text, i, contraction.whole);
+}
 
 Text split_contractions(TextView text) {
   Text out;
   for (std::size_t i = 0; i < text.size();) {
-    const Contraction* found = nullptr;
-    for (const Contraction& contraction : kContractions) {
-      const bool starts_here = contraction.needs_space_before ? i > 0 && text[i - 1] == U' '
-                                                              : i == 0 || !is_word(text[i - 1]);
-      if (starts_here && has_word_at(text, i, contraction.whole)) {
-        found = &contraction;
-        break;
-      }
-    }
-    if (found == nullptr) {
+    const auto* const found =
+        std::find_if(kContractions.begin(), kContractions.end(),
+                     [&](const Contraction& one) { return is_at(one, text, i, out); });
+    if (found == kContractions.end()) {
       out.push_back(text[i++]);
       continue;
     }

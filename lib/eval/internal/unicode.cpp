@@ -115,6 +115,12 @@ bool is_word(char32_t c) {
          (found >= UTF8PROC_CATEGORY_ND && found <= UTF8PROC_CATEGORY_NO);
 }
 
+bool is_word_of_regex(char32_t c) {
+  const utf8proc_category_t found = category(c);
+  return c == 0x200C || c == 0x200D || found == UTF8PROC_CATEGORY_PC ||
+         (found >= UTF8PROC_CATEGORY_LU && found <= UTF8PROC_CATEGORY_NL);
+}
+
 bool is_upper(char32_t c) {
   const utf8proc_category_t found = category(c);
   return found == UTF8PROC_CATEGORY_LU || found == UTF8PROC_CATEGORY_LT;

@@ -23,7 +23,8 @@ bool is_control(char32_t c);                // Cc
 bool is_ignorable(char32_t c);              // Default_Ignorable: joiners, variation selectors, BOM
 bool is_punctuation_or_symbol(char32_t c);  // P*, S*
 bool is_digit(char32_t c);                  // Nd, as \d
-bool is_word(char32_t c);                   // L*, N*, "_", as \w
+bool is_word(char32_t c);                   // L*, N*, "_": \w of Python's module re
+bool is_word_of_regex(char32_t c);          // L*, M*, Nd, Nl, Pc, joiners: \w of the module regex
 bool is_upper(char32_t c);                  // Lu, Lt
 bool is_lower(char32_t c);                  // Ll
 
