@@ -28,6 +28,9 @@ bool is_word_of_regex(char32_t c);          // L*, M*, Nd, Nl, Pc, joiners: \w o
 bool is_upper(char32_t c);                  // Lu, Lt
 bool is_lower(char32_t c);                  // Ll
 
+inline bool is_one_of(char32_t c, std::u32string_view set) {
+  return set.find(c) != std::u32string_view::npos;
+}
 constexpr bool is_hangul_syllable(char32_t c) { return c >= 0xAC00 && c <= 0xD7A3; }
 
 }  // namespace caption::eval
