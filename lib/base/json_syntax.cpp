@@ -95,9 +95,22 @@ std::string describe_character(std::string_view text, std::size_t at) {
   return {};
 }
 
+// Describes an escape \u that stands for no character. Python writes what was no UTF-8, such as a
+// file's name, as surrogates without their pair.
+std::string describe_code_point(std::string_view escape) {
+  constexpr std::string_view kDigits = "0123456789abcdefABCDEF";
+  const std::string_view code = escape.substr(0, 5);
+  const bool is_whole =
+      code.size() == 5 && code.find_first_not_of(kDigits, 1) == std::string_view::npos;
+  return "\\" + std::string(code) +
+         (is_whole ? " is a surrogate without its pair, which is no character"
+                   : " is no escape of JSON; \\u and four hexadecimal digits are");
+}
+
 std::string describe_token(std::string_view text, std::size_t begin) {
   const char before = previous_character(text, begin);
   const std::string token = token_at(text, begin);
+  if (before == '\\' && token[0] == 'u') return describe_code_point(token);
   if (before == '\0') {
     return "{ is expected, not " + (is_word_character(token[0]) ? "\"" + token + "\"" : token);
   }
