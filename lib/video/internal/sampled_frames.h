@@ -88,7 +88,8 @@ class FrameTimes {
   std::vector<std::int64_t> pts_;
 };
 
-// `pts` has the form of FrameTimes::pts(); a last_duration of 0 means unknown.
+// `pts` has the form of FrameTimes::pts(); a last_duration of 0 means unknown. The timeline ends
+// where the declared frame rate says, if that is within the error of the stream's clock.
 Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_duration,
                        const AVStream& stream);
 
