@@ -2,11 +2,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <filesystem>
-#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -27,6 +24,7 @@
 #include "config/weight_choice.h"
 #include "model/model_files.h"
 #include "model_report.h"
+#include "pipeline/find_videos.h"
 #include "plan/known_models.h"
 #include "planned_run.h"
 #include "preset_flags.h"
@@ -382,12 +380,7 @@ bool is_model_name(const std::string& name, const Globals& globals) {
   if (plan::find_known_use(name).has_value()) return true;
   if (config::find_model_place(name, locations_of(globals)).has_value()) return true;
   if (!config::is_hub_name(name)) return false;
-  constexpr std::array<std::string_view, 8> kVideoEndings = {".mp4", ".mkv", ".webm", ".mov",
-                                                             ".avi", ".ts",  ".m4v",  ".mpg"};
-  const bool is_video =
-      std::any_of(kVideoEndings.begin(), kVideoEndings.end(),
-                  [&](std::string_view ending) { return name.ends_with(ending); });
-  return !is_video && !is_folder(name.substr(0, name.find('/')));
+  return !pipeline::claims_to_be_video(name) && !is_folder(name.substr(0, name.find('/')));
 }
 
 }  // namespace caption::cli

@@ -291,7 +291,7 @@ void report_bytes(const Context& context, const model::Blueprint& blueprint, Mod
   if (!blueprint.text.has_value()) return;
   sizes.clear();
   report.json().begin_object("kv_bytes_per_token");
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
     const std::int64_t bytes = model::kv_token_bytes(*blueprint.text, dtype);
     const std::string name(plan::kv_dtype_name(dtype));
     sizes.push_back(name + " " + std::to_string(bytes) + " B");

@@ -312,7 +312,9 @@ TEST_SUITE("app/inspect_model") {
                                    at("my.yaml") + "`"));
     CHECK(run_cli({"presets", "--show", at("my.yaml")}).exit_code == 0);
     // A video that is not there is no name of a model.
-    CHECK(contains(run_cli({"inspect", "videos/gone.mp4"}).err, "no such file or folder"));
+    for (const char* const video : {"videos/gone.mp4", "videos/gone.MP4", "videos/gone.mpeg"}) {
+      CHECK(contains(run_cli({"inspect", video}).err, "no such file or folder"));
+    }
   }
 
   TEST_CASE("a missing tokenizer_config.json is warned of, with what is assumed") {
