@@ -1,4 +1,4 @@
-// price_comparison.h: compares runs over the same clips, for `bench --price`.
+// apps/caption-cli/price_comparison.h: compares runs over the same clips, for `bench --price`.
 #pragma once
 
 #include <cstddef>

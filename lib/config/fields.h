@@ -63,8 +63,6 @@ struct Range {
 };
 using IntRange = Range<std::int64_t>;
 using RealRange = Range<double>;
-inline constexpr Range<double> kNoRange = {-std::numeric_limits<double>::max(),
-                                           std::numeric_limits<double>::max()};
 
 // Longest prompt or path in a preset, in bytes.
 inline constexpr std::size_t kMaxTextBytes = 16u << 10;

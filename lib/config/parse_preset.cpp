@@ -206,9 +206,9 @@ std::string settle_sampling(std::string& text) {
     return {};
   } catch (const Error& error) {
     // The message already begins with the key.
-    constexpr std::string_view kRoom = "sampling: ";
+    constexpr std::string_view kPrefix = "sampling: ";
     const std::string_view what = error.what();
-    return std::string(what.starts_with(kRoom) ? what.substr(kRoom.size()) : what);
+    return std::string(what.starts_with(kPrefix) ? what.substr(kPrefix.size()) : what);
   }
 }
 
@@ -248,13 +248,20 @@ SetResult set_field(Preset& preset, std::string_view key, const Scalar& scalar,
 // Returns the section's name: the part before the first dot, or the whole key.
 std::string_view section_of(std::string_view key) { return key.substr(0, key.find('.')); }
 
-bool is_section(std::string_view name) {
-  Preset preset;
-  bool found = false;
+// The names of the sections, in the order of fields.h.
+std::vector<std::string> section_names() {
+  std::vector<std::string> names;
+  const Preset preset;
   for_each_field(preset, [&](const Field& field, const auto&, const auto&...) {
-    found = found || section_of(field.key) == name;
+    const std::string_view section = section_of(field.key);
+    if (names.empty() || names.back() != section) names.emplace_back(section);
   });
-  return found;
+  return names;
+}
+
+bool is_section(std::string_view name) {
+  const std::vector<std::string> names = section_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 std::vector<std::string> keys_of(std::string_view section) {
@@ -270,8 +277,7 @@ std::vector<std::string> keys_of(std::string_view section) {
 std::string describe_unknown_key(std::string_view key) {
   const std::string_view section = section_of(key);
   if (!is_section(section)) {
-    const std::vector<std::string> sections = {
-        "device", "model", "quantization", "engine", "speculative", "generation", "video"};
+    const std::vector<std::string> sections = section_names();
     return "unknown section " + excerpt(section) + "; there are " + join(sections) +
            did_you_mean(section, sections);
   }

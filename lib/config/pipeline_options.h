@@ -1,4 +1,4 @@
-// apps/caption-cli/pipeline_options.h: converts a preset to the options of a pipeline.
+// config/pipeline_options.h: converts a preset to the options of a pipeline.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -13,10 +12,6 @@
 
 namespace caption::pipeline {
 namespace {
-
-// Size of a job in a queue in addition to its frames. A record takes about 2 KB; a larger weight
-// keeps the queue short when a hundred thousand clips fail at once.
-constexpr std::size_t kRecordBytes = 16 << 10;
 
 bool is_not_video(ErrorCode code) {
   return code == ErrorCode::kNotVideo || code == ErrorCode::kNoVideoStream;

@@ -269,8 +269,8 @@ std::string describe(SkipReason reason, std::int64_t count) {
       return counted(count, "linked folder holds its own link and is not entered again",
                      "linked folders hold their own links and are not entered again");
     case SkipReason::kManyNames:
-      return counted(count, "linked folder has been walked under 64 other names",
-                     "linked folders have been walked under 64 other names");
+      return counted(count, "linked folder has", "linked folders have") + " been walked under " +
+             std::to_string(kMaxWalksOfFolder) + " other names";
   }
   return {};
 }

@@ -17,10 +17,11 @@ void set_failed(records::Record& record, ErrorCode code, const std::string& mess
                   .message = records::escape_file_name(message)};
 }
 
-void guard(records::Record& record, const std::string& who, const std::function<void()>& work) {
+void guard(records::Record& record, const std::string& operation,
+           const std::function<void()>& work) {
   const std::string path = records::unescape_file_name(record.video);
   const auto fail = [&](ErrorCode code, const std::string& what) {
-    set_failed(record, code, what.starts_with(path) ? what : path + ": " + who + ": " + what);
+    set_failed(record, code, what.starts_with(path) ? what : path + ": " + operation + ": " + what);
   };
   try {
     work();

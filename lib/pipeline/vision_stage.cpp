@@ -22,9 +22,6 @@
 namespace caption::pipeline {
 namespace {
 
-// Size of a job without its data in a queue; equal to the constant in decode_stage.cpp.
-constexpr std::size_t kRecordBytes = 16 << 10;
-
 constexpr std::size_t kRequestBytes = 1024;
 constexpr std::int64_t kClipsPerTrial = 16;
 

@@ -104,6 +104,10 @@ struct EncodedJob {
   std::vector<std::optional<engine::Request>> draft_prompts = {};
 };
 
+// What a job counts in a queue beside its frames or vision tokens. A record takes about 2 KB; a
+// larger weight keeps the queue short when a hundred thousand clips fail at once.
+inline constexpr std::size_t kRecordBytes = 16 << 10;
+
 using DecodedQueue = ByteQueue<DecodedJob>;
 using EncodedQueue = ByteQueue<EncodedJob>;
 
