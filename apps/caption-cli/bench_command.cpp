@@ -15,7 +15,6 @@
 #include "backend/thread_pool.h"
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/join.h"
 #include "base/log.h"
 #include "bench/bench_report.h"
 #include "bench/cuda_prediction.h"

@@ -4,7 +4,6 @@
 
 #include "base/join.h"
 #include "completions.h"
-#include "option_types.h"
 
 namespace caption::cli {
 namespace {

@@ -2,7 +2,6 @@
 
 #include "base/join.h"
 #include "completions.h"
-#include "option_types.h"
 
 namespace caption::cli {
 namespace {

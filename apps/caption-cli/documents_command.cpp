@@ -8,7 +8,6 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/nearest.h"
 #include "command_table.h"
 #include "completions.h"
 #include "exit_codes.h"

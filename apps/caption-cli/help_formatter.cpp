@@ -8,7 +8,6 @@
 #include "base/join.h"
 
 #include "command_table.h"
-#include "option_types.h"
 #include "terminal.h"
 
 namespace caption::cli {

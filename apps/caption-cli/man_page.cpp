@@ -6,7 +6,6 @@
 #include "base/join.h"
 
 #include "exit_codes.h"
-#include "option_types.h"
 
 namespace caption::cli {
 namespace {

@@ -14,7 +14,6 @@
 #include "config/generation_defaults.h"
 #include "config/load_preset.h"
 #include "config/preset_check.h"
-#include "config/resolve.h"
 #include "exit_codes.h"
 #include "globals.h"
 #include "option_types.h"

@@ -15,7 +15,6 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/join.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/open_file.h"

@@ -8,7 +8,6 @@
 #include "config/devices.h"
 #include "config/draft_model.h"
 #include "config/pipeline_options.h"
-#include "config/prompt_tokens.h"
 #include "config/resolve.h"
 
 namespace caption::cli {

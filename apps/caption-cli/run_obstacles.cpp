@@ -1,7 +1,6 @@
 #include "run_obstacles.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "backend/machine.h"
 #include "base/error.h"

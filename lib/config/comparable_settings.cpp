@@ -1,6 +1,5 @@
 #include "config/comparable_settings.h"
 
-#include <algorithm>
 #include <string_view>
 
 #include "base/error.h"

@@ -1,8 +1,6 @@
 #include "config/generation_defaults.h"
 
 #include <algorithm>
-#include <string_view>
-#include <utility>
 
 #include "base/error.h"
 #include "base/join.h"

@@ -1,11 +1,9 @@
 #include "config/self_draft.h"
 
-#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "base/counted.h"
 #include "base/durable_file.h"

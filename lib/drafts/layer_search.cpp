@@ -1,7 +1,6 @@
 #include "drafts/layer_search.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 

@@ -5,7 +5,6 @@
 #include <new>
 #include <numeric>
 #include <string>
-#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"

@@ -1,7 +1,6 @@
 #include "drafts/internal/run_builder.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 

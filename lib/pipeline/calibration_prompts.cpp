@@ -5,7 +5,6 @@
 #include <iterator>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "base/counted.h"

@@ -1,6 +1,5 @@
 #include "pipeline/internal/draft_prompts.h"
 
-#include <exception>
 #include <utility>
 
 #include "base/error.h"

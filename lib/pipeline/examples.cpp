@@ -1,7 +1,5 @@
 #include "pipeline/examples.h"
 
-#include <utility>
-
 #include "base/error.h"
 #include "base/json.h"
 

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <sstream>
-#include <string_view>
 
 #include "base/counted.h"
 #include "base/error.h"

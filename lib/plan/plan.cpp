@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/figures.h"
 #include "base/join.h"
 #include "base/math.h"
 #include "base/units.h"

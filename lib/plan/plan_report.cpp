@@ -1,9 +1,7 @@
 // Formats a plan as text and as JSON.
-#include <cmath>
 
 #include "base/counted.h"
 #include "base/figures.h"
-#include "base/json.h"
 #include "base/json_writer.h"
 #include "base/units.h"
 #include "plan/kv_dtype_name.h"

@@ -1,7 +1,6 @@
 #include "records/file_name.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <system_error>

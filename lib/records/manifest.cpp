@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/join.h"
 #include "base/json.h"
-#include "base/mapped_file.h"
 #include "base/sha256.h"
 
 namespace caption::records {

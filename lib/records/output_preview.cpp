@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <unordered_set>
 
 #include "base/durable_file.h"

@@ -1,6 +1,5 @@
 #include "records/internal/replaced_records.h"
 
-#include <algorithm>
 #include <fstream>
 #include <unordered_set>
 
