@@ -19,8 +19,9 @@ struct ModelQuery {
   std::span<const std::int32_t> followers = {};  // guesses after them, of earlier passes
 };
 
-// The token that the model would choose, and what speaks for it: its probability p in the model's
-// own softmax, as count / total = p; match_length is kModelMatch.
+// How a model fills a Guess: `token` is the one that it would choose, count / total about the
+// probability of that token in its own softmax, with kModelTotal as `total`, and match_length is
+// kModelMatch.
 inline constexpr std::int32_t kModelMatch = 24;
 inline constexpr std::int32_t kModelTotal = 64;
 inline constexpr std::int32_t kNoGuess = -1;  // Guess::token of a sequence without a guess

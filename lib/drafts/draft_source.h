@@ -40,11 +40,11 @@ class DraftSource {
   // each besides them, and up to `num_prompt_tokens` tokens of prompts. It may compute fewer drafts
   // than are proposed.
   virtual void propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) = 0;
-  // `queries` are the sequences whose last known token the next step may compute after others of
-  // their prompts, or of what a preempted sequence had: not all of them need be in the step. The
-  // step also computes one token of each of `num_decoding` other sequences, and up to
-  // `num_prompt_tokens` known tokens of these. Called after propose(), which is not called for a
-  // step without any decoding sequence.
+  // `queries` are the sequences whose prompts the next step may complete, or what a preempted
+  // sequence had computed before, so that drafts can follow their last token; not all of them need
+  // be in the step. The step computes up to `num_prompt_tokens` tokens of theirs, and one token of
+  // each of `num_decoding` other sequences. Called after propose(), which is not called for a step
+  // without any decoding sequence.
   virtual void propose_after_prompts(std::span<const DraftQuery> /*queries*/,
                                      std::int64_t /*num_decoding*/,
                                      std::int64_t /*num_prompt_tokens*/) {}

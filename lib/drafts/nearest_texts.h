@@ -1,9 +1,10 @@
 // drafts/nearest_texts.h: the texts of the things that look most like another one.
 //
-// What a thing looks like is a vector of features. A sketch of kSketch numbers is kept of it: every
-// feature is added, with a sign, to one of them (feature hashing; Weinberger et al.,
-// arXiv:0902.2206), which keeps distances up to a relative error of about sqrt(2 / kSketch), and
-// the sum is scaled to unit length, so that the order of the distances is that of the cosines.
+// In captioning, a thing is a clip and its text a caption. What a thing looks like is a vector of
+// features. A sketch of kSketch numbers is kept of it: every feature is added, with a sign, to one
+// of them (feature hashing; Weinberger et al., arXiv:0902.2206), which keeps distances up to a
+// relative error of about sqrt(2 / kSketch), and the sum is scaled to unit length, so that the
+// order of the distances is that of the cosines.
 #pragma once
 
 #include <array>

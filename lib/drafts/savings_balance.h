@@ -1,10 +1,11 @@
-// drafts/savings_balance.h: whether drafts have saved time, by the steps as they were measured.
+// drafts/savings_balance.h: pauses drafts that lose time, by the measured times of steps.
 //
-// What drafts save is expected from probabilities and mean times. Where these are wrong, steps with
-// drafts lose time one after the other: when they have lost the time of some steps together, there
-// is a pause, each time a longer one. How many steps that are is a matter of how much the savings
-// of single steps scatter: the balance of drafts that pay by the mean mu falls by x steps with the
-// probability exp(-2 mu x / sigma^2), about.
+// What drafts save is predicted from probabilities and mean times. Where these are wrong, one step
+// with drafts after the other loses time. So the savings of steps are added up, in units of the
+// time of a step without drafts, and when the sum falls to -most_loss_steps, there is a pause, each
+// time a longer one. The sum of drafts that pay falls as well, by chance: where a step saves mu > 0
+// on average with variance sigma^2, it ever falls by x with a probability of about exp(-2 mu x /
+// sigma^2). The more the savings scatter, the larger most_loss_steps has to be.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ class SavingsBalance {
 
  private:
   double most_loss_steps_;
-  double balance_steps_ = 0;  // saved, in steps' times
+  double balance_steps_ = 0;  // the sum of the savings, at most kMostSavedSteps
   std::int64_t pause_steps_ = 0;
   std::int64_t next_pause_steps_;
 };

@@ -6,21 +6,26 @@
 
 namespace caption::drafts {
 
-// Wall times by the number of tokens: each number up to 16 is a class, since kernels compute rows
-// in tiles and a further row may cost much or little; beyond, a class is about 1.4 times the one
-// before. Times have outliers, upwards: the least of the first four times of a class counts, a
-// later one as at most twice the mean of its class, or, where its class is new, in proportion to
-// the tokens of the class below. A mean is trusted for a while: what it says beyond the class below
-// halves when the class has not been seen for kTrusted steps, so that a few slow steps do not
-// decide for ever. Not thread-safe.
+// Wall times of steps by their number of tokens, learned while steps run. Not thread-safe.
+//
+// Numbers of tokens are put into classes: each number up to 16 has its own, since kernels compute
+// rows in tiles and one further row may cost much or little; above 16 there are two classes per
+// octave. A class keeps a mean time. Outliers are nearly always too slow, so
+//   - of the first four times of a class the least counts;
+//   - a later time counts as at most twice the mean;
+//   - the first time of a class counts as at most the time per token of each smaller class, times
+//     its tokens.
+// The trust in a class halves with every kTrusted steps in which it is not seen. With the trust
+// falls the weight of the time by which a class exceeds the next smaller one, so that a few slow
+// steps do not decide for ever.
 class StepCosts {
  public:
   void observe(std::int64_t num_tokens, double us);
 
   // The time of a step of so many tokens; 0 before the first observation. Interpolated between
-  // classes, never decreasing. Beyond the largest one a token costs kUnknownShare of the mean token
-  // of that class, so that larger steps are tried, but from kMostGrowth times its tokens and 2 on
-  // as much as the mean token.
+  // classes, never decreasing. Above the largest class, whose mean number of tokens is n, a further
+  // token costs kUnknownShare of that class's time per token, so that larger steps are tried; a
+  // token beyond kMostGrowth * n + 2 costs all of it.
   double us(std::int64_t num_tokens) const;
 
   // Whether a class within a factor of 1.5 of `num_tokens` was observed at least `least` times;
