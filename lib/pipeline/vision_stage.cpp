@@ -140,7 +140,7 @@ void VisionStage::work_on_batches() {
   bool is_wanted = true;
   while (is_wanted && !device_.is_lost()) {
     take_batch();
-    if (batch_.empty()) return;
+    if (batch_.empty() || device_.is_lost()) return;
     if (!waiting_examples_.empty() && has_work(batch_)) encode_examples();
     encode(batch_);
     while (is_wanted && !batch_.empty()) {
@@ -221,6 +221,12 @@ void VisionStage::take_batch() {
 
 std::optional<PixelJob> VisionStage::take(std::optional<DecodedJob> decoded) {
   if (!decoded.has_value()) return std::nullopt;
+  // The engine may have lost the device while this stage waited: it would fail at the clip, which
+  // would be blamed for that.
+  if (device_.is_lost()) {
+    shared_.returned.add(std::move(decoded->job), ReturnedJobs::WasAt::kQueue);
+    return std::nullopt;
+  }
   PixelJob clip{.decoded = *std::move(decoded), .seen = {}, .pixels = {}};
   if (clip.decoded.job.is_over()) return clip;
   clip.is_for_draft = is_next_for_draft();

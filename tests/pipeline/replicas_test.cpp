@@ -273,6 +273,50 @@ TEST_SUITE("pipeline/replicas") {
     CHECK(outcome.progress.clips_done == 40);
   }
 
+  TEST_CASE("a lost device gets no further clip, and is not blamed for one") {
+    Machines machines(2);
+    std::atomic<bool> is_lost{false};
+    std::atomic<bool> is_other_busy{false};
+    std::atomic<bool> is_last_read{false};
+    std::atomic<int> num_encoded{0};  // by the device that is lost
+    const auto wait_for = [](const auto& condition) {
+      while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    // Each device has one of the first two clips; then the engine of the first one fails.
+    static thread_local bool has_failed = false;
+    machines.models[0]->on_encode = [&](int) {
+      ++num_encoded;
+      wait_for([&] { return is_other_busy.load(); });
+    };
+    machines.models[0]->on_forward = [] {
+      has_failed = true;
+      throw Error(ErrorCode::kUnavailable, "device 0 failed");
+    };
+    // The other device leaves the last clip to the lost one for a while.
+    machines.models[1]->on_encode = [&](int) {
+      is_other_busy = true;
+      wait_for([&] { return is_last_read.load(); });
+      for (int i = 0; i < 200 && num_encoded < 2; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    };
+    Options options = fake_options();
+    options.on_progress = [&](const Progress&) {
+      if (has_failed) is_lost = true;  // on the thread of the engine that failed
+    };
+    options.read_clip = [&](const OpenFile& file, const video::ReadOptions& how) {
+      const bool is_last = file.path().filename() == clip_name(2);
+      if (is_last) wait_for([&] { return is_lost.load(); });
+      video::Clip clip = make_clip(file, how);
+      if (is_last) is_last_read = true;
+      return clip;
+    };
+    KeepingSink sink;
+    CHECK(run(machines.replicas, clips(3), options, sink).ending == Ending::kFinished);
+    CHECK(captions_of(sink.kept).size() == 3);
+    CHECK(num_encoded == 1);
+  }
+
   TEST_CASE("a clip that is replaced before it is read again fails") {
     const InputList inputs = clips(1);
     write_file("clip_900", "before");

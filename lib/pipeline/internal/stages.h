@@ -276,6 +276,7 @@ class VisionStage {
   // Hands the clips that were not passed on to Shared::returned.
   void give_back_all(ReturnedJobs::WasAt was_at);
   void take_batch();
+  // Preprocesses a clip; nullopt without one, and for a device that is lost, which returns it.
   std::optional<PixelJob> take(std::optional<DecodedJob> decoded);
   // Whether the draft model shall read the next clip: while it rests, one of kClipsPerTrial, by
   // which it can find that it pays again.
