@@ -27,7 +27,7 @@ struct SchedulerOptions {
   std::int64_t max_num_seqs = kDefaultMaxSeqs;
   std::int64_t max_num_batched_tokens = kDefaultMaxBatchedTokens;
   // Number of tokens that a token attends to, its own included: pages that no later token of a
-  // sequence attends to are released. 0: all of them, no page is released.
+  // sequence attends to are released. 0: all of them, no page is released; >= 0.
   std::int64_t window_tokens = 0;
   // Drafts of all sequences in one step; >= 0.
   std::int64_t max_drafts_per_step = kNoDraftLimit;

@@ -36,15 +36,17 @@ bool Scheduler::RankLess::operator()(const Sequence* a, const Sequence* b) const
 
 Scheduler::Scheduler(const SchedulerOptions& options, kv::PagePool& pool, kv::PageTier* tier)
     : options_(options), pool_(pool), tier_(tier) {
-  const auto check = [](const char* name, std::int64_t value) {
-    if (value >= 1) return;
+  const auto check = [](const char* name, std::int64_t value, std::int64_t least) {
+    if (value >= least) return;
     throw Error(ErrorCode::kUsage, std::string("scheduler: ") + name + " is " +
-                                       std::to_string(value) + "; it must be at least 1");
+                                       std::to_string(value) + "; it must be at least " +
+                                       std::to_string(least));
   };
-  check("max_num_seqs", options.max_num_seqs);
-  check("max_num_batched_tokens", options.max_num_batched_tokens);
-  check("ageing_steps", options.ageing_steps);
-  CAPTION_CHECK(options.window_tokens >= 0, "scheduler: a negative window");
+  check("max_num_seqs", options.max_num_seqs, 1);
+  check("max_num_batched_tokens", options.max_num_batched_tokens, 1);
+  check("window_tokens", options.window_tokens, 0);
+  check("max_drafts_per_step", options.max_drafts_per_step, 0);
+  check("ageing_steps", options.ageing_steps, 1);
   pool_.set_tier(tier);
 }
 

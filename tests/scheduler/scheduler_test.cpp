@@ -419,6 +419,10 @@ TEST_SUITE("scheduler/scheduler") {
     CHECK_THROWS_AS(Scheduler({.max_num_seqs = 0}, pool), Error);
     CHECK_THROWS_AS(Scheduler({.max_num_batched_tokens = 0}, pool), Error);
     CHECK_THROWS_AS(Scheduler({.ageing_steps = 0}, pool), Error);
+    CHECK_THROWS_WITH_AS(Scheduler({.window_tokens = -1}, pool),
+                         "scheduler: window_tokens is -1; it must be at least 0", Error);
+    CHECK_THROWS_WITH_AS(Scheduler({.max_drafts_per_step = -1}, pool),
+                         "scheduler: max_drafts_per_step is -1; it must be at least 0", Error);
     Scheduler scheduler({}, pool);
     CHECK(scheduler.plan().sequences.empty());
     CHECK_THROWS_AS(scheduler.submit(spec(1, 0, 5)), Error);
