@@ -128,6 +128,17 @@ TEST_SUITE("engine/window") {
     CHECK(keeps.stats().pages_peak == 32);
   }
 
+  TEST_CASE("a step after which no page is in use leaves the mean waste a number") {
+    ThreadPool pool(1);
+    Stream stream(testing::tested_context(), pool);
+    FakeDecoder decoder(4096, {1, 1});
+    TestedEngine engine(decoder, stream, options_with_pages(8));
+    engine.submit(text_request(16, 2));  // later tokens see none of the prompt's only page
+    CHECK(run_until_idle(engine).size() == 1);
+    // The second step leaves one token in a page of 16.
+    CHECK(engine.stats().mean_page_waste == doctest::Approx(15.0 / 16 / 2));
+  }
+
   TEST_CASE("released pages of a prompt stay in the prefix cache") {
     ThreadPool pool(1);
     Stream stream(testing::tested_context(), pool);

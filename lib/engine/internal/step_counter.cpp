@@ -14,6 +14,7 @@ void StepCounter::add_step(const scheduler::StepPlan& plan, const scheduler::Sch
   const auto num_used = static_cast<double>(pool.num_used());
   sums_.mean_pages_used += num_used;
   sums_.mean_compression_bytes += static_cast<double>(compression_bytes);
+  if (num_used == 0) return;  // a window of one token released the last page
   sums_.mean_page_waste += static_cast<double>(scheduler.num_empty_slots()) /
                            (num_used * static_cast<double>(kv::kPageTokens));
 }
