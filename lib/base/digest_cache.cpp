@@ -7,7 +7,6 @@
 #include <fstream>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "base/error.h"
 #include "base/mapped_file.h"

@@ -124,8 +124,7 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t max_by
 }
 
 ErrorCode model_file_code(ErrorCode code) {
-  const bool is_machine = code == ErrorCode::kOutOfMemory || code == ErrorCode::kIo;
-  return is_machine ? code : ErrorCode::kBadModel;
+  return is_of_machine(code) ? code : ErrorCode::kBadModel;
 }
 
 std::string read_model_file(const std::filesystem::path& path) {

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "backend/stream.h"
 #include "drafts/draft_model.h"

@@ -86,12 +86,12 @@ void PageTable::truncate(std::int64_t num_tokens) {
   num_released_ = std::min(num_released_, num_pages);
 }
 
-void PageTable::append_shared(PageId full_page, std::int64_t num_tokens) {
-  CAPTION_CHECK(!open_page().has_value(), "page table: a full page cannot follow a table of " +
+void PageTable::append_shared(PageId page, std::int64_t num_tokens) {
+  CAPTION_CHECK(!open_page().has_value(), "page table: a shared page cannot follow a table of " +
                                               std::to_string(num_tokens_) +
                                               " tokens, which ends inside a page");
-  pool_->add_reference(full_page);
-  pages_.push_back(full_page);
+  pool_->add_reference(page);
+  pages_.push_back(page);
   num_tokens_ += num_tokens;
 }
 

@@ -56,9 +56,9 @@ class PageTable {
   // the end of the released pages.
   void truncate(std::int64_t num_tokens);
   void clear() { truncate(0); }
-  // Appends a used or cached page of the pool, of which the first `num_tokens` tokens belong to
-  // this sequence. Throws Error(kInternal) when this table ends inside a page.
-  void append_shared(PageId full_page, std::int64_t num_tokens = kPageTokens);
+  // Appends a used or cached page of the pool whose first `num_tokens` tokens, at least one, are
+  // this sequence's next ones. Throws Error(kInternal) when this table ends inside a page.
+  void append_shared(PageId page, std::int64_t num_tokens = kPageTokens);
   // Makes this empty table reference all pages of `other`, including the open one.
   void fork(const PageTable& other);
   // Reserves memory of the table for this many pages.

@@ -19,7 +19,7 @@ namespace {
 using model::DecoderSpec;
 
 constexpr std::int64_t kFloatBytes = 4;
-constexpr std::int64_t kSamplerBytesPerId = 28;  // sampling/sampler.h
+constexpr std::int64_t kSamplerBytesPerId = 24;  // sampling/sampler.h
 
 const DecoderSpec& text_of(const PlanInput& input) { return *input.model.text; }
 

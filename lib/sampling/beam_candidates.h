@@ -46,7 +46,7 @@ std::int64_t num_beam_candidates(const SamplingParams& params);
 // `max`; one equals it.
 float log_sum_exp(std::span<const float> logits, float max);
 
-// Owns its workspace, 32 bytes per id of the vocabulary. Not thread-safe; calls are independent.
+// Owns its workspace, 28 bytes per id of the vocabulary. Not thread-safe; calls are independent.
 class BeamScorer {
  public:
   explicit BeamScorer(std::int64_t vocab);

@@ -41,7 +41,7 @@ struct History {
   std::int64_t num_output() const { return static_cast<std::int64_t>(ids.size()) - num_prompt; }
 };
 
-// Owns its workspace (about 28 bytes per id of the vocabulary), so it allocates nothing per token.
+// Owns its workspace (24 bytes per id of the vocabulary), so it allocates nothing per token.
 // Not thread-safe; calls are independent of each other.
 class Sampler {
  public:

@@ -1,6 +1,5 @@
 // Scheduler: the tokens of a step.
 #include <algorithm>
-#include <utility>
 
 #include "scheduler/internal/sequence.h"
 #include "scheduler/scheduler.h"

@@ -18,12 +18,12 @@ constexpr std::int64_t kMaxOvertakenPerPlace = 4;
 }  // namespace
 
 std::int64_t most_pages(const SequenceSpec& spec) {
-  const std::int64_t of_branch =
+  const std::int64_t per_branch =
       kv::pages_for_tokens(num_positions(spec.num_prompt_tokens, spec.max_new_tokens));
   // With kOwnStep the prompt may shrink, so the number of its full, shared pages is unknown.
   const std::int64_t shared =
       spec.prompt_end == PromptEnd::kOwnStep ? 0 : spec.num_prompt_tokens / kv::kPageTokens;
-  return spec.num_branches == 1 ? of_branch : shared + spec.num_branches * (of_branch - shared);
+  return spec.num_branches == 1 ? per_branch : shared + spec.num_branches * (per_branch - shared);
 }
 
 std::int64_t pool_pages(const SequenceSpec& spec) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/math.h"
 #include "kernels/compact_kv.h"
 #include "kernels/compressed_attention.h"
 #include "kernels/key_clusters.h"
@@ -22,9 +23,7 @@ void require(bool is_good, const char* name, const char* wanted) {
 }
 
 std::int64_t clusters_for(const CompressionOptions& options, std::int64_t num_fixed) {
-  const std::int64_t wanted =
-      (num_fixed + options.tokens_per_cluster - 1) / options.tokens_per_cluster;
-  return std::min(wanted, kernels::kMaxKeyClusters);
+  return std::min(divide_up(num_fixed, options.tokens_per_cluster), kernels::kMaxKeyClusters);
 }
 
 kernels::KvLayer layer_of(const model::KvPages& pages, std::size_t layer) {

@@ -1,7 +1,6 @@
 #include "engine/internal/host_pages.h"
 
 #include <algorithm>
-#include <string>
 
 #include "base/units.h"
 #include "engine/internal/page_bytes.h"

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <optional>
 
-#include "base/error.h"
 #include "base/math.h"
 #include "engine/internal/softmax_peak.h"
 

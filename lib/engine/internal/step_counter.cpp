@@ -1,7 +1,6 @@
 #include "engine/internal/step_counter.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace caption::engine {
 
