@@ -44,7 +44,7 @@ class DeviceRuntime {
   // Makes a GPU the calling thread's current one. Costs nothing if it is that already.
   virtual void use(int ordinal) = 0;
 
-  // Aligned to 256 bytes, uninitialised; null when the device has not as much.
+  // Aligned to 256 bytes, uninitialised; null when the device lacks the memory.
   virtual std::byte* allocate(std::size_t size_bytes) = 0;
   // Waits for all work of the current GPU first, which may use the memory.
   virtual void free(std::byte* begin) noexcept = 0;

@@ -28,7 +28,7 @@ constexpr std::int64_t kUnitsPerShare = 32;
 // another process needs becomes free.
 constexpr int kSpinTurns = 100;
 
-// A range of units, of which [first, end) are not taken.
+// The units of a share that are not taken: [first, end).
 struct Units {
   std::int64_t first = 0;
   std::int64_t end = 0;

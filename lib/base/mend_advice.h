@@ -1,5 +1,5 @@
-// base/mend_advice.h: what a user can do about a file of a model that holds what it must not, or
-// what this build does not run. Ends the messages of errors that no other remedy fits.
+// base/mend_advice.h: the general advice at the end of an error message about a model's file that
+// is damaged, or that this build cannot run, where no more specific remedy is known.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace caption {
 inline constexpr const char* kDownloadOrMend = "download the file again, or mend it";
 // The advice for GGUF files.
 inline constexpr const char* kConvertAgain = "download the file again, or convert the model again";
-// Beside the files that quantize makes; written first, config.json last.
+// The manifest in a folder that quantize makes: its first file; config.json is the last one.
 inline constexpr const char* kQuantizeManifest = "caption-cli.quantize.json";
 inline constexpr const char* kRunAnother = "run another model";
 

@@ -1,4 +1,4 @@
-// base/on_work.h: how long computations tell what they have done, and are stopped within.
+// base/on_work.h: a callback by which a long computation reports progress and can be stopped.
 #pragma once
 
 #include <cstdint>

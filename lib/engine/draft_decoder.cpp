@@ -50,11 +50,13 @@ struct DraftDecoder::State {
         pool(num_affordable_pages(decoder.spec(), to_engine_options(options))),
         runner(decoder, stream, to_engine_options(options), pool.num_pages()) {}
 
-  // How many of the sequence's tokens after the prompt write `output` and `followers`.
+  // Returns how many of the sequence's tokens after the prompt equal those to which `output` and
+  // `followers` translate.
   std::int64_t num_equal(const Drafted& drafted, std::span<const std::int32_t> output,
                          std::span<const std::int32_t> followers) const;
-  // Makes the sequence's tokens those of the query, of which at least the last is to be computed.
-  // Returns false if a token is not in the vocabulary or a position not in the model.
+  // Sets the sequence's tokens to the translation of the query's and keeps in its pages what both
+  // begin with, without the last token, which is always computed. Returns false if a token cannot
+  // be translated or the model has too few positions.
   bool set_tokens(const ModelQuery& query, Drafted& drafted) const;
   // Takes slots for the tokens to be computed, from sequences that were not asked for in this pass
   // if need be.

@@ -3,9 +3,9 @@
 //
 // It has pages of its own: its prompts have other lengths than those of the target, as it has
 // another chat template and other vision tokens, or none. Its vocabulary may be another one: tokens
-// that it lacks are written with several of its own, and a token that nothing writes ends the
-// guesses for the sequence. A sequence's pages keep what was computed
-// for it; a pass computes what is new, and takes back what was guessed and turned out otherwise.
+// that it lacks are translated to several of its own, and a token without a translation ends the
+// guesses for the sequence. A sequence's pages keep what was computed for it; a pass computes what
+// is new and drops guesses that were refused.
 // Where pages are scarce, those of the sequence that was asked for longest ago are freed, and
 // computed again when it is asked for.
 #pragma once

@@ -50,8 +50,8 @@ class SelfDraft final : public drafts::DraftModel {
   // How far the search for the layers is; nullopt when the layers are known or attach() was not
   // called.
   std::optional<drafts::UnfinishedSearch> unfinished_search() const;
-  // 1, or 0 before the layers are known, if there are none, and for a sequence whose last page is
-  // another's, too.
+  // 1, or 0 before the layers are known, if no layer is worth leaving out, and for a sequence whose
+  // last page another sequence or the prefix cache knows.
   std::int64_t num_missing(std::int64_t sequence,
                            std::span<const std::int32_t> output) const override;
   drafts::StepLoad guess(std::span<const drafts::ModelQuery> queries,

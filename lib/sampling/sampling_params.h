@@ -19,8 +19,8 @@ struct SamplingParams {
   double top_p = 1.0;                     // (0, 1]; 1: off
   double repetition_penalty = 1.0;        // > 0; 1: off
   std::int32_t no_repeat_ngram_size = 0;  // 0: off
-  // Whether these two count the tokens of the prompt beside those of the output. generate() of
-  // transformers does with input_ids; with inputs_embeds alone it does not know them.
+  // Whether these two count the prompt's tokens as well as the output's. generate() of transformers
+  // does so when it gets input_ids; from inputs_embeds alone it does not know the prompt's ids.
   bool counts_prompt = true;
   std::int32_t min_new_tokens = 0;
   std::int32_t max_new_tokens = 128;  // >= 1; counts the stop token

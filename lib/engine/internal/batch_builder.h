@@ -77,8 +77,8 @@ class BatchBuilder {
   const SampledRows& sampled() const { return sampled_; }
   ConstView row_samplings() const { return row_samplings_; }
   ConstView sampled_ids() const { return sampled_ids_; }
-  // The same of the rows whose candidates the device finds: [L, kernels::kBeamRowBytes] i8, [n]
-  // i32.
+  // Likewise for the rows in which the device finds candidates of beams: [L,
+  // kernels::kBeamRowBytes] i8, [n] i32.
   const BeamRowList& beams() const { return beams_; }
   ConstView beam_rows() const { return beam_rows_; }
   ConstView beam_ids() const { return beam_ids_; }

@@ -1,4 +1,4 @@
-// engine/internal/beam_rows.h: the rows of logits of a step that are of beams, from which the
+// engine/internal/beam_rows.h: the rows of logits of a step that belong to beams; in them the
 // device finds the candidates of each beam (kernels/beam_candidates.h).
 #pragma once
 
@@ -22,7 +22,7 @@ class BeamRowList {
   void clear();
   // Adds the row of logits after the last token of a beam, which is `branch` of the sequence.
   void add(const Sequence& sequence, std::int32_t branch);
-  // Adds rows of logits that are of no beam.
+  // Adds rows of logits that belong to no beam.
   void add_unused(std::int64_t num_rows);
 
   // Candidates of a row that the step needs; 0 in a step without beams.

@@ -27,7 +27,7 @@ class HostPages {
  public:
   // `stream`, on which the steps run, and `pages` are borrowed. At most `most_ahead` pages are
   // copied before they are evicted. Throws Error(kUsage) with the numbers when `size_bytes` holds
-  // no page; kOutOfMemory when the host has not as much.
+  // no page; kOutOfMemory when the host lacks the memory.
   HostPages(std::int64_t size_bytes, Stream& stream, const PageMemory& pages,
             std::int64_t most_ahead);
 

@@ -33,7 +33,7 @@ Hash128 mix_positions(const Hash128& content, const Request& request, std::size_
   return hasher.digest().short_key();
 }
 
-// Number of the prompt's tokens up to the last vision token but `num_after`.
+// Number of the prompt's tokens up to and including the vision token that num_after others follow.
 std::size_t end_of_vision(const Request& request, std::int64_t num_after) {
   const std::int64_t last = std::ssize(request.vision_positions) - 1 - num_after;
   return static_cast<std::size_t>(request.vision_positions.at(static_cast<std::size_t>(last))) + 1;

@@ -21,10 +21,10 @@ std::int64_t page_bytes(const model::DecoderSpec& spec, DType dtype);
 // Error(kUsage) for a dtype that pages cannot have.
 std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOptions& options);
 
-// What one page has in all layers, of the pages' device.
+// The memory of one page in all layers, on the pages' device.
 struct PageParts {
   View kv;      // [2 * num_layers, elements of K or V]: K of each layer, then V of each
-  View scales;  // the same of the scales; empty without scales
+  View scales;  // likewise for the scales; empty if the pages have none
 };
 
 // Owns K and V, tensors [num_pages, kPageTokens, num_kv_heads, head_dim], and, with i8, their

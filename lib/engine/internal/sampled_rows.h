@@ -44,13 +44,13 @@ class SampledRows {
   void add_guess(const Sequence& sequence, std::span<const std::int32_t> guesses);
   // Adds rows of logits that are copied to the host.
   void add_for_host(std::int64_t num_rows);
-  // Adds rows of logits of beams or of no sequence, whose tokens nobody uses.
+  // Adds rows of logits from which no token is chosen: those of beams, and padding.
   void add_unused(std::int64_t num_rows);
 
   // Whether the device chooses a token of the step.
   bool are_any_chosen() const { return are_any_chosen_; }
   // On a device that chooses tokens a kernels::RowSampling for every row of logits of the step,
-  // otherwise empty. That of a row whose token nobody uses asks for the largest logit.
+  // otherwise empty. Rows from which no token is chosen ask for the largest logit.
   const std::vector<std::int32_t>& rows() const { return rows_; }
   // SampleRows::ids.
   const std::vector<std::int32_t>& ids() const { return ids_; }
@@ -58,8 +58,8 @@ class SampledRows {
   std::span<const Range> host_rows() const { return host_rows_; }
 
  private:
-  // Adds the rows of logits `rows`, counted from that of the last token, of a sequence with these
-  // guesses after its tokens.
+  // Adds rows of logits of a sequence whose tokens are followed by `guesses`. `rows` counts from
+  // the row of the sequence's last token.
   void add_chosen(const Sequence& sequence, std::span<const std::int32_t> guesses, Range rows);
   void append_unused(std::int64_t num_rows);
   void append(const kernels::RowSampling& row);

@@ -48,9 +48,9 @@ struct Sequence {
   std::int64_t submitted_at_us = 0;
   std::int64_t first_token_us = 0;  // since submission
 
-  // Sets `positions`, of which there may be none; num_prompt is set.
-  void set_positions(std::vector<std::int32_t> of_prompt) {
-    positions = std::move(of_prompt);
+  // Takes the positions of the prompt's tokens, possibly none. num_prompt must have been set.
+  void set_positions(std::vector<std::int32_t> prompt_positions) {
+    positions = std::move(prompt_positions);
     if (positions.empty()) return;
     position_shift = *std::max_element(positions.begin(), positions.end()) + 1 -
                      static_cast<std::int32_t>(num_prompt);

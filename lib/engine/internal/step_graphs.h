@@ -37,7 +37,7 @@ class StepGraphs {
   // Memory that launches use besides pages, logits and weights, which stay where they are.
   struct Memory {
     const void* arrays = nullptr;            // the step's index arrays
-    const void* candidates = nullptr;        // those of beams
+    const void* candidates = nullptr;        // the candidates of beams
     const void* stream_scratch = nullptr;    // Stream::scratch()
     std::int64_t decoder_scratch_bytes = 0;  // Decoder::scratch_bytes()
 

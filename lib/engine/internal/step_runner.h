@@ -52,7 +52,7 @@ class StepRunner {
   std::int64_t step_weight_bytes(std::span<const std::int32_t> layers) const {
     return decoder_.step_weight_bytes(layers);
   }
-  // Rows of logits that a step may have, each of a token of its own.
+  // The most rows of logits in a step; a token has at most one.
   std::int64_t most_rows() const { return most_rows_; }
   // The first of the num_guess_pages(options) pages that no table has.
   std::int64_t first_guess_page() const { return padding_page_ + (has_graphs_ ? 1 : 0); }
@@ -66,7 +66,7 @@ class StepRunner {
   void run(const std::function<void()>& meanwhile);
   // Rows [first, first + count) of the batch's logits, of one request; valid until the next run().
   RequestRows rows(const Sequence& sequence, std::int64_t first, std::int64_t count);
-  // The same of rows that belong to no request; all must have been copied to the host.
+  // The logits of rows that belong to no request; all must have been copied to the host.
   std::span<float> host_logits(std::int64_t first, std::int64_t count);
   // Steps whose work was launched as a graph.
   std::int64_t num_graph_steps() const { return graphs_.num_graph_launches(); }
