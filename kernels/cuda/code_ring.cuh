@@ -21,7 +21,8 @@ struct CodeOperand {
   const Bytes16* tiles;
   const std::byte* numbers;
   const float* rows;
-  std::uint16_t codebook[16];  // rounded
+  // kTable4: rounded. kInt4: first the power of two of pair_of_nibbles().
+  std::uint16_t codebook[16];
 };
 
 struct CodeParams {

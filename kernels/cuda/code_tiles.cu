@@ -10,7 +10,7 @@
 //
 // Traffic    of a block 64 bytes of codes, or 128 of 8 bits, and 192 of x per column from L2 for
 //            12,288 products. Neighbouring blocks share their features, then their rows of x.
-// Issued     per stage and warp 330 instructions and 48 HMMA, of 8 bits 295 and 24; where a group
+// Issued     per stage and warp 300 instructions and 48 HMMA, of 8 bits 295 and 24; where a group
 //            ends 75 more, with offsets 130 (sm_80, nvcc 13.0).
 // Measured on no GPU.
 #include <type_traits>

@@ -218,10 +218,12 @@ CodeOperand operand_of(const Weight& weight) {
                       .numbers = static_cast<const std::byte*>(codes.numbers),
                       .rows = codes.rows,
                       .codebook = {}};
+  const bool is_bf16 = codes.dtype == DType::kBF16;
+  const auto rounded = [&](float x) { return is_bf16 ? to_bf16(x).bits : to_f16(x).bits; };
   for (std::size_t i = 0; i < std::size(codes.codebook); ++i) {
-    const float x = codes.codebook[i];
-    operand.codebook[i] = codes.dtype == DType::kBF16 ? to_bf16(x).bits : to_f16(x).bits;
+    operand.codebook[i] = rounded(codes.codebook[i]);
   }
+  if (codes.shape.kind == CodeKind::kInt4) operand.codebook[0] = rounded(is_bf16 ? 128 : 1024);
   return operand;
 }
 
