@@ -48,6 +48,28 @@ std::optional<CompressedSequence> make_compressed(const CompressionOptions& opti
                             is_one_piece ? std::ssize(positions) : 0);
 }
 
+// The state of a request before its first step, without its compression.
+std::unique_ptr<Sequence> make_sequence(RequestId id, Request request) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = id;
+  sequence->num_prompt = std::ssize(request.prompt_ids);
+  sequence->tokens = std::move(request.prompt_ids);
+  sequence->tokens.reserve(sequence->tokens.size() +
+                           static_cast<std::size_t>(request.sampling.max_new_tokens));
+  sequence->set_positions(std::move(request.positions));
+  sequence->vision_positions = std::move(request.vision_positions);
+  for (SharedVision& shared : request.leading_vision) {
+    sequence->vision.push_back(std::move(shared.tokens));
+  }
+  if (request.vision != nullptr) sequence->vision.push_back(std::move(request.vision));
+  sequence->adapter = request.adapter;
+  sequence->sampling = std::move(request.sampling);
+  sequence->on_token = std::move(request.on_token);
+  sequence->process_logits = std::move(request.process_logits);
+  sequence->submitted_at_us = now_us();
+  return sequence;
+}
+
 // Returns why the output ends after its last token, or nullopt if it continues. A repeating output
 // that reaches the length limit counts as a loop.
 std::optional<FinishReason> find_finish_reason(const Sequence& sequence, TokenVerdict verdict) {
@@ -83,6 +105,9 @@ struct Engine::State {
   // Runs the plan on the decoder. If that throws, no request has advanced.
   void compute(const scheduler::StepPlan& plan);
   void finish_prompts(const scheduler::StepPlan& plan);
+  // Chooses the next tokens of all requests whose logits the step computed; returns the completions
+  // of those that end.
+  std::vector<Completion> advance_all(const scheduler::StepPlan& plan);
   // Chooses the next tokens of a request; returns the completion if they end it.
   std::optional<Completion> advance(Sequence& sequence, const RequestRows& rows);
   std::optional<Completion> advance_tokens(Sequence& sequence, const RequestRows& rows);
@@ -174,6 +199,28 @@ void Engine::State::note_preemptions(const scheduler::StepPlan& plan) {
     sequence.beams.reset();  // beams start again after the prompt
     forget_compression(sequence);
   }
+}
+
+// The rows of logits are in the order of the plan; the branches of a request are adjacent.
+std::vector<Completion> Engine::State::advance_all(const scheduler::StepPlan& plan) {
+  std::vector<Completion> completions;
+  std::int64_t row = 0;
+  for (auto planned = plan.sequences.begin(); planned != plan.sequences.end();) {
+    const auto next = std::find_if(planned, plan.sequences.end(),
+                                   [&](const auto& other) { return other.id != planned->id; });
+    const std::int64_t num_rows = std::accumulate(
+        planned, next, std::int64_t{0},
+        [](std::int64_t sum, const auto& branch) { return sum + branch.num_logits(); });
+    if (num_rows > 0) {
+      Sequence& sequence = *sequences.at(to_request_id(planned->id));
+      std::optional<Completion> completion =
+          advance(sequence, runner.rows(sequence, row, num_rows));
+      if (completion.has_value()) completions.push_back(std::move(*completion));
+    }
+    row += num_rows;
+    planned = next;
+  }
+  return completions;
 }
 
 std::optional<Completion> Engine::State::advance(Sequence& sequence, const RequestRows& rows) {
@@ -318,24 +365,10 @@ RequestId Engine::submit(Request request) {
     name_pages(state.runner.stream(), request.page_identity.value_or(state.options.page_identity),
                request, spec);
   }
-  auto sequence = std::make_unique<Sequence>();
-  sequence->compressed = make_compressed(state.options.compression, decoder, device, request);
-  sequence->id = id;
-  sequence->num_prompt = std::ssize(request.prompt_ids);
-  sequence->tokens = std::move(request.prompt_ids);
-  sequence->tokens.reserve(sequence->tokens.size() +
-                           static_cast<std::size_t>(request.sampling.max_new_tokens));
-  sequence->set_positions(std::move(request.positions));
-  sequence->vision_positions = std::move(request.vision_positions);
-  for (SharedVision& shared : request.leading_vision) {
-    sequence->vision.push_back(std::move(shared.tokens));
-  }
-  if (request.vision != nullptr) sequence->vision.push_back(std::move(request.vision));
-  sequence->adapter = request.adapter;
-  sequence->sampling = std::move(request.sampling);
-  sequence->on_token = std::move(request.on_token);
-  sequence->process_logits = std::move(request.process_logits);
-  sequence->submitted_at_us = now_us();
+  std::optional<CompressedSequence> compressed =
+      make_compressed(state.options.compression, decoder, device, request);
+  std::unique_ptr<Sequence> sequence = make_sequence(id, std::move(request));
+  sequence->compressed = std::move(compressed);
   state.runner.reserve(*sequence);
   state.scheduler.submit(std::move(spec));
   state.sequences.emplace(id, std::move(sequence));
@@ -360,23 +393,7 @@ std::vector<Completion> Engine::step() {
     state.counter.add_tokens(planned, *state.sequences.at(to_request_id(planned.id)));
   }
 
-  std::vector<Completion> completions;
-  std::int64_t row = 0;
-  for (auto planned = plan.sequences.begin(); planned != plan.sequences.end();) {
-    const auto next = std::find_if(planned, plan.sequences.end(),
-                                   [&](const auto& other) { return other.id != planned->id; });
-    const std::int64_t num_rows = std::accumulate(
-        planned, next, std::int64_t{0},
-        [](std::int64_t sum, const auto& branch) { return sum + branch.num_logits(); });
-    if (num_rows > 0) {
-      Sequence& sequence = *state.sequences.at(to_request_id(planned->id));
-      std::optional<Completion> completion =
-          state.advance(sequence, state.runner.rows(sequence, row, num_rows));
-      if (completion.has_value()) completions.push_back(std::move(*completion));
-    }
-    row += num_rows;
-    planned = next;
-  }
+  std::vector<Completion> completions = state.advance_all(plan);
   const std::int64_t us = stopwatch.elapsed_us();
   state.counter.add_busy_us(us);
   if (state.options.draft_source != nullptr) {
