@@ -133,6 +133,7 @@ inline void continue_texts(Places& places, std::int64_t length, std::int64_t mos
                            std::vector<Guess>& guesses) {
   constexpr std::ptrdiff_t kPrefetch = OrderEntry::kNumNext - 2;  // the offset to prefetch at
   std::uint64_t set = places.all();
+  if (set == 0) return;
   auto size = static_cast<std::int32_t>(places.num_added());
   auto match_length = static_cast<std::int32_t>(length);
   std::ptrdiff_t offset = 0;
