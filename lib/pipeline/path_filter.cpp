@@ -1,54 +1,18 @@
 #include "pipeline/path_filter.h"
 
-#include <fnmatch.h>
-#include <locale.h>
-
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/unicode_form.h"
 #include "base/utf8.h"
+#include "pipeline/internal/glob.h"
 
 namespace caption::pipeline {
 namespace {
 
-// Null where the system has none. Made once, because its files are opened and mapped for it.
-locale_t utf8_locale() {
-  static const locale_t locale =
-      ::newlocale(LC_CTYPE_MASK, "C.UTF-8", static_cast<locale_t>(nullptr));
-  return locale;
-}
-
-// Sets a UTF-8 locale for this thread while it exists, because fnmatch() uses the thread's locale
-// and the program runs in the "C" locale.
-class Utf8Locale {
- public:
-  Utf8Locale() {
-    if (utf8_locale() != static_cast<locale_t>(nullptr)) before_ = ::uselocale(utf8_locale());
-  }
-  ~Utf8Locale() {
-    if (before_ != static_cast<locale_t>(nullptr)) ::uselocale(before_);
-  }
-  Utf8Locale(const Utf8Locale&) = delete;
-  Utf8Locale& operator=(const Utf8Locale&) = delete;
-
- private:
-  locale_t before_ = static_cast<locale_t>(nullptr);
-};
-
 // Converts to NFC, so that equivalent spellings match; text that is not UTF-8 is unchanged.
 std::string normalise(std::string_view text) {
   return is_valid_utf8(text) ? to_nfc(text) : std::string(text);
-}
-
-bool matches_text(const std::string& pattern, std::string_view text) {
-  const std::string whole(text);
-  {
-    const Utf8Locale utf8;
-    const int result = ::fnmatch(pattern.c_str(), whole.c_str(), 0);
-    if (result == 0 || result == FNM_NOMATCH) return result == 0;
-  }
-  return ::fnmatch(pattern.c_str(), whole.c_str(), 0) == 0;  // not valid UTF-8: matched by bytes
 }
 
 }  // namespace
@@ -83,7 +47,7 @@ bool PathFilter::matches(const Glob& glob, std::string_view path, Kind kind) {
     const bool is_folder = end < path.size() || kind == Kind::kFolder;
     const std::string_view tried =
         glob.has_slash ? path.substr(0, end) : path.substr(begin, end - begin);
-    if ((is_folder || !glob.is_for_folders) && matches_text(glob.pattern, tried)) return true;
+    if ((is_folder || !glob.is_for_folders) && matches_glob(glob.pattern, tried)) return true;
     begin = end + 1;
   }
   return false;

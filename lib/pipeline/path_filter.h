@@ -1,9 +1,9 @@
 // pipeline/path_filter.h: selects files by globs over their paths.
 //
-// The glob syntax is that of fnmatch(3): * (any characters, including /), ?, [a-z], [!a-z], and a
-// backslash before a literal character. Matching is case-sensitive, and a leading dot is an
-// ordinary character. ? and [...] match one UTF-8 character. Globs and paths are compared in NFC
-// (macOS writes names in NFD); a path that is not UTF-8 is compared unchanged.
+// The glob syntax is that of fnmatch(3): * (any characters, including /), ?, [a-z] (by code
+// points), [!a-z], and a backslash before a literal character. Matching is case-sensitive, and a
+// leading dot is an ordinary character. ? and [...] match one UTF-8 character. Globs and paths are
+// compared in NFC (macOS writes names in NFD); a path that is not UTF-8 is compared unchanged.
 //
 // A glob without a slash is matched against the file's name and against the name of each folder
 // below the walked folder; matching a folder matches everything in it. A glob with a slash is
