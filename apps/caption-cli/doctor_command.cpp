@@ -86,7 +86,8 @@ doctor::PresetFacts examine_preset(const Context& context, const Globals& global
     facts.note = loaded.note;
     if (loaded.preset.device.type == config::DeviceType::kCuda && has_cuda_kernels() &&
         machine.cuda_devices.empty()) {
-      facts.obstacles.push_back(machine.cuda_status);  // another preset will have another model
+      // Whether its model is here does not matter: a machine without a GPU takes another preset.
+      facts.obstacles.push_back(machine.cuda_status);
     } else {
       facts.obstacles = obstacle_texts(check_run(context, loaded).obstacles);
     }

@@ -41,7 +41,7 @@ void open_standard_descriptors() {
 constexpr rlim_t kStackBytes = rlim_t{2} << 20;
 
 // Whether the process has a limit that is lower than `wanted` bytes.
-bool is_below(__rlimit_resource_t resource, rlim_t wanted) {
+bool is_below(const auto resource, rlim_t wanted) {
   rlimit limit{};
   return ::getrlimit(resource, &limit) == 0 && limit.rlim_cur < wanted;
 }
@@ -53,8 +53,8 @@ bool can_map(std::size_t num_bytes) {
   return true;
 }
 
-// Makes the kernel grow the calling thread's stack by half of kStackBytes, more than any command
-// uses.
+// Makes the kernel grow the calling thread's stack to half of kStackBytes, which is more than any
+// command uses.
 [[gnu::noinline]] void touch_stack() {
   constexpr std::size_t kPageBytes = 4096;
   volatile char bytes[kStackBytes / 2];

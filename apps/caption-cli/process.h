@@ -16,10 +16,11 @@ namespace caption::cli {
 //     process then ends with one line and an exit code, not by abort().
 void prepare_process();
 
-// Returns main(argc, argv). Where the limit of stacks (ulimit -s) is below 2 MiB, it runs in a
-// thread with a stack of 2 MiB, and all threads that it starts have as much. Where the address space
-// is limited (ulimit -v), the first thread's stack takes its share of it before anything else does:
-// it grows as it is used, and the process gets SIGSEGV where the limit leaves no room for that.
+// Returns main(argc, argv). Where the limit of stacks (ulimit -s) is below 2 MiB, main() runs in a
+// thread with a stack of 2 MiB, and all threads that main() starts have as much. Where the address
+// space is limited (ulimit -v), the first thread's stack is grown to 1 MiB before main() runs: the
+// kernel grows it as it is used, and sends SIGSEGV when the limit then leaves no room. Without room
+// for 2 MiB at the start, returns the exit code for lack of memory.
 int run_on_large_stack(int (*main)(int argc, char** argv) noexcept, int argc, char** argv);
 
 // A message with its control characters and invalid bytes escaped. Parts that are already escaped,

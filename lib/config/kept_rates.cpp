@@ -119,7 +119,8 @@ bench::Roofline keep_rates(const fs::path& folder, const RatesKey& key,
       write_file_atomically(path, text_of(key, rates));
       return rates;
     }
-    // A name is given to a file only once; a file that cannot be read is replaced.
+    // create_hard_link() fails where the name is taken, so that the first process decides. A kept
+    // file that cannot be read is replaced.
     const fs::path own = path.string() + "." + std::to_string(::getpid());
     write_file_atomically(own, text_of(key, rates));
     fs::create_hard_link(own, path, error);

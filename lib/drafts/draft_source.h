@@ -42,9 +42,9 @@ class DraftSource {
   virtual void propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) = 0;
   // `queries` are the sequences whose prompts the next step may complete, or what a preempted
   // sequence had computed before, so that drafts can follow their last token; not all of them need
-  // be in the step. The step computes up to `num_prompt_tokens` tokens of theirs, and one token of
-  // each of `num_decoding` other sequences. Called after propose(), which is not called for a step
-  // without any decoding sequence.
+  // be in the step. The step computes up to `num_prompt_tokens` tokens of the prompts, and one
+  // token of each of `num_decoding` other sequences. Called after propose(), which is not called
+  // for a step without any decoding sequence.
   virtual void propose_after_prompts(std::span<const DraftQuery> /*queries*/,
                                      std::int64_t /*num_decoding*/,
                                      std::int64_t /*num_prompt_tokens*/) {}

@@ -106,7 +106,7 @@ struct Engine::State {
   void compute(const scheduler::StepPlan& plan);
   void finish_prompts(const scheduler::StepPlan& plan);
   // Chooses the next tokens of all requests whose logits the step computed; returns the completions
-  // of those that end.
+  // of the requests that end.
   std::vector<Completion> advance_all(const scheduler::StepPlan& plan);
   // Chooses the next tokens of a request; returns the completion if they end it.
   std::optional<Completion> advance(Sequence& sequence, const RequestRows& rows);

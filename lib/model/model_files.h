@@ -25,8 +25,7 @@ struct WeightFiles {
 // Throws as Checkpoint::open().
 WeightFiles read_weight_files(const std::filesystem::path& folder_or_file);
 
-// Whether a path is a .gguf file, or a folder that is read as one of GGUF files: with such files
-// and without safetensors.
+// Whether a path is a .gguf file, or a folder that has .gguf files and no safetensors.
 bool is_gguf_model(const std::filesystem::path& path);
 
 enum class ModelKind {

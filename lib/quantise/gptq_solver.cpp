@@ -190,7 +190,7 @@ void Solver::set_grid(std::int64_t n, std::int64_t group, std::span<const float>
   GptqGrid grid = find_gptq_grid(*min, *max, options.symmetric);
   if (options.clips) {
     std::array<float, 2> ends = {*min, *max};
-    round_to_f16(ends);
+    round_to_f16(ends);  // throws for a weight beyond the range of f16, which a scale would leave
     grid = clip_grid(weights, factors, grid);
   }
   const std::size_t at = index(n * result_.groups() + group);

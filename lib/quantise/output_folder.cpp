@@ -194,13 +194,12 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
   for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
        entry.increment(error)) {
     std::string name = entry->path().filename().string();
-    const bool is_manifest = name.starts_with(kManifestName);
     std::string stem = name;
     for (const std::string_view suffix : {".partial", ".new"}) {
       if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
     }
     const bool is_own =
-        is_manifest ||
+        stem == kManifestName ||
         (has_manifest && (names.contains(stem) || name.ends_with(drafts::kLayerFileName)));
     std::error_code ignored;
     if (is_own && !entry->is_regular_file(ignored) && (!special || name < *special)) special = name;

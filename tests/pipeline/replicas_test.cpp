@@ -278,7 +278,7 @@ TEST_SUITE("pipeline/replicas") {
     std::atomic<bool> is_lost{false};
     std::atomic<bool> is_other_busy{false};
     std::atomic<bool> is_last_read{false};
-    std::atomic<int> num_encoded{0};  // by the device that is lost
+    std::atomic<int> num_encoded{0};  // counts the clips that the lost device has encoded
     const auto wait_for = [](const auto& condition) {
       while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,17 +17,12 @@
 #include "base/error.h"
 #include "quantise/rounding.h"
 #include "tests/quantise/calibrated_golden.h"
+#include "tests/quantise/drawn_matrix.h"
 
 namespace caption::quantise {
 namespace {
 
-Tensor draw(std::int64_t rows, std::int64_t columns, unsigned seed) {
-  Tensor matrix(DType::kF32, {rows, columns});
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  for (std::int64_t i = 0; i < rows * columns; ++i) matrix.as<float>()[i] = normal(engine);
-  return matrix;
-}
+using testing::draw;
 
 // Every 17th input is 30 times larger than the others.
 Tensor draw_inputs(std::int64_t rows, std::int64_t columns, unsigned seed) {

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <random>
 #include <span>
 #include <utility>
 #include <vector>
@@ -17,20 +16,15 @@
 #include "quantise/gptq_solver.h"
 #include "quantise/rounding.h"
 #include "tensor/dtype.h"
+#include "tests/quantise/drawn_matrix.h"
 
 namespace caption::quantise {
 namespace {
 
+using testing::draw;
+
 constexpr std::int64_t kGroup = 32;
 constexpr GptqOptions kAwq = {.group_columns = kGroup, .symmetric = false, .clips = true};
-
-Tensor draw(std::int64_t rows, std::int64_t columns, unsigned seed) {
-  Tensor matrix(DType::kF32, {rows, columns});
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  for (std::int64_t i = 0; i < rows * columns; ++i) matrix.as<float>()[i] = normal(engine);
-  return matrix;
-}
 
 // Mixed inputs, of which every 17th is 20 times larger. All draws share the mixing.
 Tensor draw_inputs(std::int64_t rows, std::int64_t columns, unsigned seed) {

@@ -107,8 +107,8 @@ class PartsCaptionModel : public CaptionModel {
   Parts parts_;
 };
 
-// Returns parts with the context, the configurations and what all families take from the options
-// but the adapters.
+// Returns parts with the context, the configurations and the options that every family takes, other
+// than the adapters.
 Parts begin_parts(const Context& context, std::vector<ConfigFolder> configs,
                   const OpenOptions& options);
 

@@ -8,10 +8,15 @@
 
 namespace caption::pipeline {
 
-// * matches any characters, / included; ? matches one; [...] one of a set with ranges by code point
-// and classes ([:alpha:]), [!...] and [^...] one that is not in it; a backslash makes the next
-// character literal; a [ that no ] closes is literal. Where one of both is not UTF-8, both are
-// compared by bytes. Thread-safe.
+// Returns whether the whole text matches. In a glob
+//   *               matches any number of characters, / included
+//   ?               matches one character
+//   [...]           matches one character that the set has: characters, ranges by code point, and
+//                   classes such as [:alpha:]
+//   [!...], [^...]  match one character that the set lacks
+//   \x              matches x itself
+// A [ without its ] matches itself. If the glob or the text is not UTF-8, bytes count as
+// characters. Thread-safe.
 bool matches_glob(std::string_view glob, std::string_view text);
 
 }  // namespace caption::pipeline

@@ -47,9 +47,9 @@ class OutputFolder {
                FolderAccess access = FolderAccess::kWrite);
 
   const std::filesystem::path& path() const { return path_; }
-  // Whether the manifest names the file and it still has that size and digest; a file that is there
-  // and has another one is a warning. Reads it, which throws Error(kCancelled) soon after
-  // `cancelled` (may be null) has become true.
+  // Whether the manifest names the file and the file still has the size and digest entered there.
+  // Warns of a named file that has others. Reads the file, which throws Error(kCancelled) soon
+  // after `cancelled` (may be null) has become true.
   bool has_shard(const std::string& file, const std::atomic<bool>* cancelled = nullptr) const;
   // Whether the manifest names the file.
   bool names_shard(const std::string& file) const;
