@@ -2,9 +2,8 @@
 
 #include <cstdint>
 #include <optional>
-#include <system_error>
 
-#include "base/error.h"
+#include "records/internal/foreign_files.h"
 
 namespace caption::records {
 namespace {
@@ -27,18 +26,7 @@ std::filesystem::path damaged_path(const std::filesystem::path& output) {
 }
 
 void require_damaged_place(const std::filesystem::path& output) {
-  using std::filesystem::file_type;
-  const std::filesystem::path path = damaged_path(output);
-  std::error_code ignored;
-  const file_type type = std::filesystem::symlink_status(path, ignored).type();
-  const bool is_usable =
-      type == file_type::not_found ||
-      (type == file_type::regular && !std::filesystem::equivalent(path, output, ignored));
-  if (is_usable) return;
-  throw Error(ErrorCode::kOutputConflict,
-              path.string() +
-                  ": is no file of its own; move it away, because lines of the output "
-                  "that are no records are kept there");
+  require_own_file(damaged_path(output), output, "lines of the output that are no records");
 }
 
 void keep_damaged_lines(const OutputFile& file, const RecordIndex& index) {

@@ -92,6 +92,11 @@ std::string settings_key(const Manifest& manifest) {
   return hasher.digest().hex().substr(0, kDigits);
 }
 
+bool share_a_name(const Manifest& a, const Manifest& b) {
+  return std::any_of(a.settings.begin(), a.settings.end(),
+                     [&](const auto& setting) { return find(b, setting.first) != nullptr; });
+}
+
 std::optional<Manifest> read_manifest(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   try {

@@ -34,6 +34,10 @@ std::string to_json(const Manifest& manifest);
 // carries this key.
 std::string settings_key(const Manifest& manifest);
 
+// Whether the manifests have a setting of the same name. One that shares none with a run's is that
+// of another program.
+bool share_a_name(const Manifest& a, const Manifest& b);
+
 // std::nullopt when there is no file. Throws Error(kOutputConflict) for a file that is not a
 // manifest or cannot be read, and passes on errors of the machine (is_of_machine()).
 std::optional<Manifest> read_manifest(const std::filesystem::path& path);

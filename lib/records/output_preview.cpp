@@ -5,15 +5,15 @@
 
 #include <cerrno>
 #include <optional>
-#include <set>
 #include <unordered_set>
+#include <utility>
 
 #include "base/durable_file.h"
 #include "base/file_descriptor.h"
-#include "records/internal/read_records.h"
+#include "records/internal/foreign_files.h"
+#include "records/internal/found_output.h"
 #include "records/internal/record_index.h"
 #include "records/internal/replaced_records.h"
-#include "records/internal/same_run.h"
 
 namespace caption::records {
 namespace {
@@ -30,7 +30,6 @@ bool is_locked(const fs::path& path) {
 }  // namespace
 
 struct OutputPreview::State {
-  void read(const RecordsFile& file, const std::set<std::string>& accepted);
   void add(const Record& record);
   void add_size(const Record& record);
 
@@ -53,40 +52,18 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
   state_->known_by = known_by;
   refuse_special_file(given);
   const fs::path path = real_path(given);
-  const fs::path beside = path.string() + ".new";
   state_->is_being_written =
-      is_locked(path) || (existing == Existing::kOverwrite && is_locked(beside));
-  const bool has_records = !is_empty_or_missing(path);
-  const bool has_beside = existing == Existing::kOverwrite && !is_empty_or_missing(beside);
-  if (!has_records && !has_beside) {
-    refuse_foreign_manifest(path, manifest);
-    return;
-  }
-  if (existing == Existing::kResume) {
-    const auto accepted = accepted_keys(require_same_run(path, format, manifest, retry));
-    state_->read({.path = path}, accepted);
-    state_->replaced.emplace(path, accepted,
-                             [this](const Record& record) { state_->add_size(record); });
-    return;
-  }
-  if (has_records) refuse_foreign_file(path);
-  refuse_foreign_manifest(path, manifest);
-  // The run would resume an interrupted --overwrite, so its records count.
-  refuse_special_file(beside);
-  refuse_foreign_manifest(beside, manifest);
-  if (format != Format::kJsonl || is_empty_or_missing(beside)) return;
-  refuse_foreign_file(beside);
-  refuse_to_lose_captions(beside, manifest);
-  const std::optional<Manifest> there = read_manifest(manifest_path(beside));
-  if (!there.has_value() || !describe_differences(*there, manifest).empty()) return;
-  state_->read({.path = beside, .use = FileUse::kBeside}, accepted_keys(*there));
+      is_locked(path) || (existing == Existing::kOverwrite && is_locked(path_beside(path)));
+  const FoundOutput found = find_output(path, format, manifest, existing, retry);
+  auto continued = read_continued(found, [this](const Record& record) { state_->add(record); });
+  if (!continued.has_value()) return;
+  state_->index = std::move(continued->index);
+  if (found.use == FileUse::kBeside) return;
+  state_->replaced.emplace(path, continued->accepted,
+                           [this](const Record& record) { state_->add_size(record); });
 }
 
 OutputPreview::~OutputPreview() = default;
-
-void OutputPreview::State::read(const RecordsFile& file, const std::set<std::string>& accepted) {
-  read_records(file, accepted, index, [this](const Record& record) { add(record); });
-}
 
 void OutputPreview::State::add_size(const Record& record) {
   if (record.file.has_value() && record.file->size_bytes.has_value()) {

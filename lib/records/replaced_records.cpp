@@ -6,8 +6,8 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "records/internal/foreign_files.h"
 #include "records/internal/read_records.h"
-#include "records/internal/same_run.h"
 
 namespace caption::records {
 namespace {
@@ -16,12 +16,6 @@ namespace fs = std::filesystem;
 
 bool is_caption(const RecordSlot& slot) {
   return slot.is_accepted && slot.status != Status::kFailed && slot.content != Hash128{};
-}
-
-bool has_live_caption(const RecordIndex& index, const Hash128& content) {
-  return index.find_of_content({.content = content}, [](const RecordSlot& slot) {
-    return slot.is_live && is_caption(slot);
-  }) != nullptr;
 }
 
 fs::path replaced_path(const fs::path& output) { return output.string() + ".replaced"; }
@@ -48,6 +42,7 @@ std::string read_line(const fs::path& path, const RecordSlot& slot) {
 ReplacedRecords::ReplacedRecords(const fs::path& output, const std::set<std::string>& accepted,
                                  const std::function<void(const Record&)>& visit)
     : path_(replaced_path(output)) {
+  require_own_file(path_, output, "captions of films whose place another film took");
   std::error_code error;
   if (fs::file_size(path_, error) == 0 || error) return;
   read_records({.path = path_, .use = FileUse::kBeside}, accepted, index_, visit);
@@ -63,11 +58,14 @@ std::optional<Record> ReplacedRecords::find(const ClipKeys& clip,
 }
 
 void ReplacedRecords::update(const OutputFile& file, const RecordIndex& live) {
-  std::unordered_set<Hash128> kept;
+  if (live.num_superseded() == 0 && index_.slots().empty()) return;
+  std::unordered_set<Hash128> taken;  // contents that have a caption
   const auto take = [&](const RecordSlot& slot) {
-    return is_caption(slot) && !has_live_caption(live, slot.content) &&
-           kept.insert(slot.content).second;
+    return is_caption(slot) && taken.insert(slot.content).second;
   };
+  for (const RecordSlot& slot : live.slots()) {
+    if (slot.is_live) take(slot);
+  }
   std::vector<const RecordSlot*> lost;  // captions that compaction would drop
   // Captions in the file already whose content has no live record.
   std::vector<const RecordSlot*> held;

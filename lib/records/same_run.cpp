@@ -1,8 +1,5 @@
 #include "records/internal/same_run.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -11,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "records/internal/foreign_files.h"
 #include "records/internal/lines.h"
 #include "records/internal/read_records.h"
 #include "records/internal/record_index.h"
@@ -107,14 +105,6 @@ std::string tier_remedy(const Manifest& there, const Manifest& now,
   return {};
 }
 
-// Whether the manifests have a setting of the same name.
-bool share_a_name(const Manifest& a, const Manifest& b) {
-  return std::any_of(a.settings.begin(), a.settings.end(), [&](const auto& one) {
-    return std::any_of(b.settings.begin(), b.settings.end(),
-                       [&](const auto& other) { return one.first == other.first; });
-  });
-}
-
 }  // namespace
 
 Manifest require_same_run(const std::filesystem::path& output, Format format,
@@ -172,47 +162,6 @@ void refuse_to_lose_captions(const std::filesystem::path& beside, const Manifest
                          "this file to start anew"));
 }
 
-bool is_empty_or_missing(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::uintmax_t size_bytes = std::filesystem::file_size(path, error);
-  return error || size_bytes == 0;
-}
-
-void refuse_special_file(const std::filesystem::path& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
-  throw Error(ErrorCode::kUsage, path.string() + ": is " +
-                                     (S_ISDIR(status.st_mode) ? "a folder" : "no regular file") +
-                                     "; -o wants a file, and without -o records go to stdout");
-}
-
-void refuse_foreign_file(const std::filesystem::path& path) {
-  if (is_output(path)) return;
-  throw Error(ErrorCode::kOutputConflict,
-              path.string() +
-                  ": holds neither records nor a manifest, so it is no output of an "
-                  "earlier run and is not overwritten; give another -o");
-}
-
-void refuse_foreign_manifest(const std::filesystem::path& output, const Manifest& manifest) {
-  namespace fs = std::filesystem;
-  const fs::path path = manifest_path(output);
-  std::error_code error;
-  const bool is_file = fs::is_regular_file(path, error);
-  if (is_file ? is_empty_or_missing(path) : !fs::exists(path, error)) return;
-  try {
-    const std::optional<Manifest> there = read_manifest(path);
-    if (!there.has_value() || share_a_name(*there, manifest)) return;
-  } catch (const Error& unreadable) {
-    const bool is_readable = ::access(path.c_str(), R_OK) == 0;
-    if (is_file && (unreadable.code() != ErrorCode::kOutputConflict || !is_readable)) throw;
-  }
-  throw Error(ErrorCode::kOutputConflict,
-              path.string() +
-                  ": is no manifest of an output, and one of this name is written beside " +
-                  output.filename().string() + "; move it away, or give another -o");
-}
-
 void restore_manifest(const std::filesystem::path& output, const Manifest& manifest) {
   const std::filesystem::path path = manifest_path(output);
   std::string what = "was removed";
@@ -228,40 +177,6 @@ void restore_manifest(const std::filesystem::path& output, const Manifest& manif
   log_warning("records", path.string() + ": " + what +
                              " by another program during the run, and is written anew with the "
                              "settings of the records");
-}
-
-std::int64_t count_lost_captions(const std::filesystem::path& output, RecordIndex& now) {
-  RecordIndex before;
-  try {
-    read_records({.path = output, .use = FileUse::kReplaced}, {}, before);
-  } catch (const Error& error) {
-    if (is_of_machine(error.code())) throw;
-    return 0;
-  }
-  return std::count_if(before.slots().begin(), before.slots().end(), [&](const RecordSlot& old) {
-    const RecordSlot* const here = now.at_place(old.place);
-    return old.is_live && old.status != Status::kFailed && here != nullptr &&
-           here->status == Status::kFailed;
-  });
-}
-
-bool is_output(const std::filesystem::path& path) {
-  namespace fs = std::filesystem;
-  try {
-    if (read_manifest(manifest_path(path)).has_value()) return true;
-  } catch (const Error& error) {
-    // A damaged manifest leaves it to the file's own text whether it is an output.
-    if (is_of_machine(error.code()) || !fs::is_regular_file(manifest_path(path))) throw;
-  }
-  const MappedFile file(path);
-  const std::string_view text = as_text(file.bytes());
-  if (is_csv_of_captions(text)) return true;
-  try {
-    parse_json_line(first_line(text));
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 }  // namespace caption::records

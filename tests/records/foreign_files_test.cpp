@@ -254,6 +254,25 @@ TEST_SUITE("records/foreign_files") {
     CHECK(contains(text, "c.jsonl.replaced:1: not a caption record"));
     CHECK(text.ends_with("mend or remove the line, or move the file away"));
   }
+
+  TEST_CASE("a folder under the name of FILE.replaced is named before the first clip") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    fs::create_directory(folder / "c.jsonl.replaced");
+    CHECK(contains(refusal(path), "c.jsonl.replaced: is no file of its own; move it away"));
+  }
+
+  TEST_CASE("a run beside an interrupted --overwrite says that it does not read its records") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4")});
+    RecordFile(path, Format::kJsonl, kManifest, Existing::kOverwrite)
+        .append(sample_record("a.mp4"));
+    const auto resume = [&] { CHECK(refusal(path) == ""); };
+    CHECK(contains(test::stderr_of(resume), "c.jsonl.new: an --overwrite was interrupted"));
+    fs::remove(folder / "c.jsonl.new");
+    CHECK(test::stderr_of(resume) == "");
+  }
 }
 
 }  // namespace

@@ -251,6 +251,40 @@ TEST_SUITE("records/output_preview") {
     OutputPreview again(out, Format::kJsonl, kOther, Existing::kOverwrite);
     CHECK(again.plan(clip, "") == Planned::kKeep);
   }
+
+  TEST_CASE("an interrupted --overwrite without a caption begins anew") {
+    const Folder folder;
+    const fs::path out = folder / "out.jsonl";
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+    write_record(out, clip);
+    const auto append_failure = [&] {
+      RecordFile file(out, Format::kJsonl, kManifest, Existing::kOverwrite);
+      CHECK(file.num_found() == 0);
+      file.append(record_of(clip, Status::kFailed));
+    };
+    append_failure();
+    OutputPreview preview(out, Format::kJsonl, kManifest, Existing::kOverwrite);
+    CHECK(preview.plan(clip, "") == Planned::kMake);
+    append_failure();
+  }
+
+  TEST_CASE("a foreign FILE.new is refused in every format") {
+    const Folder folder;
+    const fs::path out = folder / "out.csv";
+    { RecordFile(out, Format::kCsv, kManifest, Existing::kResume).append(sample_record("a")); }
+    write_file(folder / "out.csv.new", "mine");
+    const auto is_refused = [&](auto&& open) {
+      try {
+        open();
+      } catch (const Error& error) {
+        return error.code() == ErrorCode::kOutputConflict;
+      }
+      return false;
+    };
+    CHECK(is_refused([&] { OutputPreview(out, Format::kCsv, kManifest, Existing::kOverwrite); }));
+    CHECK(is_refused([&] { RecordFile(out, Format::kCsv, kManifest, Existing::kOverwrite); }));
+    CHECK(read_file(folder / "out.csv.new") == "mine");
+  }
 }
 
 }  // namespace

@@ -11,8 +11,7 @@ namespace caption::records {
 // FILE.damaged, beside the output.
 std::filesystem::path damaged_path(const std::filesystem::path& output);
 
-// Throws Error(kOutputConflict) where a folder, a link, a device or the output itself lies at
-// damaged_path().
+// Throws as require_own_file() of damaged_path().
 void require_damaged_place(const std::filesystem::path& output);
 
 // Appends the damaged lines of `file` that `index` names to damaged_path(), durably; makes no file

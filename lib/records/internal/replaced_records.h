@@ -22,7 +22,7 @@ namespace caption::records {
 class ReplacedRecords {
  public:
   // Reads the records of earlier runs; `accepted` and `visit` as for read_records(). Throws as
-  // read_records().
+  // read_records() and require_own_file().
   ReplacedRecords(const std::filesystem::path& output, const std::set<std::string>& accepted,
                   const std::function<void(const Record&)>& visit = {});
 

@@ -1,14 +1,12 @@
 // records/internal/same_run.h: compares an output with a run by their manifests.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "records/format.h"
-#include "records/internal/record_index.h"
 #include "records/manifest.h"
 #include "records/record_file.h"
 
@@ -42,30 +40,9 @@ std::string key_of_records(const Manifest& there, const Manifest& now);
 // captions that a run with `manifest` cannot continue: starting anew would lose them.
 void refuse_to_lose_captions(const std::filesystem::path& beside, const Manifest& manifest);
 
-bool is_empty_or_missing(const std::filesystem::path& path);
-
-// Throws Error(kUsage) for a folder, FIFO or device; a path that does not exist passes.
-void refuse_special_file(const std::filesystem::path& path);
-
-// Throws Error(kOutputConflict) for a file for which is_output() is false.
-void refuse_foreign_file(const std::filesystem::path& path);
-
-// Throws Error(kOutputConflict) if what lies under the name of the output's manifest is neither a
-// manifest of a run nor empty: writing a manifest there would destroy it.
-void refuse_foreign_manifest(const std::filesystem::path& output, const Manifest& manifest);
-
 // Writes the output's manifest again, and warns, if another program has removed or changed it
 // during the run: with another manifest the records could not be continued. Throws as
 // write_manifest().
 void restore_manifest(const std::filesystem::path& output, const Manifest& manifest);
-
-// Returns the number of captions in `output` whose clips have a failure in `now` at the same place;
-// 0 for an output without records of JSON. Throws as MappedFile.
-std::int64_t count_lost_captions(const std::filesystem::path& output, RecordIndex& now);
-
-// Whether a non-empty file is the output of an earlier run: it has a manifest, or begins with a
-// record or with the header of a csv. Throws as read_manifest() where a folder or the like has the
-// manifest's name.
-bool is_output(const std::filesystem::path& path);
 
 }  // namespace caption::records
