@@ -89,11 +89,10 @@ void add_input_flags(CLI::App& command, InputFlags& flags) {
   command
       .add_option("--include", flags.include,
                   "only files that match; may be repeated\n"
-                  "A pattern as of the shell (* ? [a-z]; * matches / too, and ** is the same): "
-                  "without a / for the "
-                  "name of the file or of a folder it is in, with a / for the path below the "
-                  "folder given. Files named on the command line or in a list are filtered as "
-                  "well, by their names and the paths given.")
+                  "A pattern as of the shell (* ? [a-z]; * matches / too, and **/ also no "
+                  "folder): without a / for the name of the file or of a folder it is in, with "
+                  "a / for the path below the folder given. Files named on the command line or in "
+                  "a list are filtered as well, by their names and the paths given.")
       ->take_all()
       ->allow_extra_args(false)
       ->type_name("GLOB")

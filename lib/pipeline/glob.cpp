@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/utf8.h"
 
@@ -95,26 +97,53 @@ bool matches_element(std::u32string_view glob, std::size_t& at, char32_t charact
   return glob[at++] == character;
 }
 
-// Only the last * that was passed needs another try: what is before it matched as early as it can.
-bool matches_characters(std::u32string_view glob, std::u32string_view text) {
-  constexpr std::size_t kNone = std::u32string_view::npos;
-  std::size_t at = 0;
-  std::size_t behind_star = kNone;
-  std::size_t star_end = 0;  // where in the text the last * ends
-  for (std::size_t i = 0; i < text.size();) {
-    if (at < glob.size() && glob[at] == U'*') {
-      behind_star = ++at;
-      star_end = i;
-    } else if (at < glob.size() && matches_element(glob, at, text[i])) {
-      ++i;
-    } else if (behind_star != kNone) {
-      at = behind_star;
-      i = ++star_end;
-    } else {
-      return false;
+// The elements of a glob that the text read so far may be followed by. All are pursued at once, so
+// that the time is that of the glob's length times the text's, whatever they are.
+class Places {
+ public:
+  explicit Places(std::u32string_view glob) : glob_(glob), is_in_(glob.size() + 1) { add(0, true); }
+
+  void advance(char32_t character) {
+    const std::vector<std::size_t> before = std::exchange(places_, {});
+    std::fill(is_in_.begin(), is_in_.end(), false);
+    for (std::size_t at : before) {
+      if (at == glob_.size()) continue;
+      if (glob_[at] == U'*') {
+        add(at, false);
+      } else if (matches_element(glob_, at, character)) {
+        add(at, true);
+      }
     }
   }
-  return glob.find_first_not_of(U'*', at) == kNone;
+  bool is_empty() const { return places_.empty(); }
+  bool has_end() const { return is_in_[glob_.size()]; }
+
+ private:
+  // A * may match nothing, and so may all of **/ at the beginning of a name. `is_new`: the element
+  // has matched no character yet.
+  void add(std::size_t at, bool is_new) {
+    for (;; ++at) {
+      const bool begins_name = is_new && (at == 0 || glob_[at - 1] == U'/');
+      if (begins_name && glob_.substr(at, 3) == U"**/") add(at + 3, true);
+      if (is_in_[at]) return;
+      is_in_[at] = true;
+      places_.push_back(at);
+      if (at == glob_.size() || glob_[at] != U'*') return;
+    }
+  }
+
+  std::u32string_view glob_;
+  std::vector<bool> is_in_;
+  std::vector<std::size_t> places_;
+};
+
+bool matches_characters(std::u32string_view glob, std::u32string_view text) {
+  Places places(glob);
+  for (const char32_t character : text) {
+    if (places.is_empty()) return false;
+    places.advance(character);
+  }
+  return places.has_end();
 }
 
 std::u32string bytes_of(std::string_view text) {

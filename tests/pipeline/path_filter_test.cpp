@@ -63,6 +63,13 @@ TEST_SUITE("pipeline/path_filter") {
         {"a*b*c", "a1b2b3c", true},
         {"a*b*c", "a1b2b3", false},
         {"a**", "a", true},
+        {"**/a.mp4", "a.mp4", true},
+        {"**/a.mp4", "x/y/a.mp4", true},
+        {"**/a.mp4", "xa.mp4", false},
+        {"x/**/a.mp4", "x/a.mp4", true},
+        {"x/**/**/a.mp4", "x/y/z/a.mp4", true},
+        {"x/**/a.mp4", "xa.mp4", false},
+        {"x**/a.mp4", "xy/a.mp4", true},
         {"*?", "", false},
         {"\\", "\\", true},
         {"?", "\xFF", true},  // a name that is not UTF-8

@@ -10,6 +10,7 @@ namespace caption::pipeline {
 
 // Returns whether the whole text matches. In a glob
 //   *               matches any number of characters, / included
+//   **/             matches any number of folders, also none, where a name may begin
 //   ?               matches one character
 //   [...]           matches one character that the set has: characters, ranges by code point, and
 //                   classes such as [:alpha:]
