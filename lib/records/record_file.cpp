@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -28,34 +29,46 @@ bool has_no_content(const Record& record) {
   return record.id.empty() && (!record.file.has_value() || !record.file->size_bytes.has_value());
 }
 
-// A record of another place with the content of a clip that is looked for.
+// The line of a record of another place with the content of a clip that is looked for.
 struct Candidate {
-  Record record;
+  const RecordSlot* slot;
+  std::int64_t offset = 0;
+  std::int64_t size_bytes = 0;
   bool is_live = true;
   bool must_be_made = false;  // it is a failure, or is made again by this run
+  bool is_claimed = false;    // another clip of this run takes it over
+};
+
+struct Choice {
+  Earlier earlier = {};
+  const Candidate* moved = nullptr;  // whose path `moved_from` is
 };
 
 // Prefers the record of a file that no longer exists to that of one that does, so that moving a
 // folder with duplicate files leaves no obsolete records. Reads files that records name.
-Earlier choose(const std::vector<Candidate>& candidates, const ClipIdentity& clip,
-               const std::string& video) {
-  Earlier earlier;
+Choice choose(const std::vector<Candidate>& candidates, const OutputFile& file,
+              const ClipIdentity& clip, const std::string& video) {
+  Choice choice;
+  Earlier& earlier = choice.earlier;
   for (const Candidate& one : candidates) {
-    const Record& record = one.record;
+    const Record record = parse_json_line(file.read(one.offset, one.size_bytes - 1));
     const bool is_own = record.file.has_value() && record.file->path == clip.file.path;
     const bool has_moved = one.is_live && !is_own && is_gone(record);
     if (one.must_be_made) {  // a clip that failed elsewhere may succeed here
-      if (has_moved) earlier.moved_from = record.file->path;
+      if (has_moved && !earlier.record.has_value()) {
+        earlier.moved_from = record.file->path;
+        choice.moved = &one;
+      }
       continue;
     }
     if (earlier.record.has_value() && !has_moved) continue;
-    earlier.kind = Earlier::Kind::kElsewhere;
-    earlier.record = under_new_name(record, clip, video);
+    earlier = {.kind = Earlier::Kind::kElsewhere, .record = under_new_name(record, clip, video)};
     // Another clip now occupies the old place.
     if (!one.is_live) earlier.record->moved_from.clear();
+    choice.moved = earlier.record->moved_from.empty() ? nullptr : &one;
     if (has_moved) break;
   }
-  return earlier;
+  return choice;
 }
 
 // Returns the number of captions in `output` whose clips have a failure in `now` at the same place;
@@ -92,9 +105,11 @@ struct RecordFile::State {
     return parse_json_line(output.file().read(slot.offset, slot.size_bytes - 1));
   }
   std::vector<Candidate> candidates(const ClipKeys& keys, const RecordSlot* here) const;
+  bool claim(const RecordSlot& slot);
   // Whether the record of the slot is better than `record` and must be kept.
   bool stays(const RecordSlot* slot, const Record& record) const;
-  void write(const Record& record);  // appends to the file and updates the index
+  // Appends to the file and updates the index. `is_elsewhere`: the file has the caption already.
+  void write(const Record& record, bool is_elsewhere);
   void drop_unwanted();
   bool may_replace_output();
 
@@ -104,6 +119,7 @@ struct RecordFile::State {
   RecordIndex index;  // used for JSONL
   RunMemory memory;   // used for csv and txt
   RunOutput output;
+  std::unordered_set<const RecordSlot*> claimed;  // records that clips of this run take over
   // Failures of this run that did not replace an earlier caption, by place.
   std::unordered_map<Hash128, Record> kept_failures;
   const std::int64_t num_found;
@@ -125,50 +141,71 @@ Earlier RecordFile::find(const ClipIdentity& clip, const std::string& video,
   State& state = *state_;
   if (state.format != Format::kJsonl) return state.memory.find(clip, video, caption);
   const ClipKeys keys = keys_of(clip, caption);
-  std::vector<Candidate> candidates;
-  std::optional<Record> replaced;
-  {
-    const std::lock_guard lock(state.mutex);
-    RecordSlot* const here = state.index.at_place(keys.place);
-    if (here != nullptr) here->is_wanted = true;
-    if (here != nullptr && is_of_content(*here, keys) && !state.must_remake(*here)) {
-      return {.kind = Earlier::Kind::kFinished, .status = here->status};
+  for (;;) {
+    std::vector<Candidate> candidates;
+    std::optional<Record> replaced;
+    {
+      const std::lock_guard lock(state.mutex);
+      RecordSlot* const here = state.index.at_place(keys.place);
+      if (here != nullptr) here->is_wanted = true;
+      if (here != nullptr && is_of_content(*here, keys) && !state.must_remake(*here)) {
+        return {.kind = Earlier::Kind::kFinished, .status = here->status};
+      }
+      // Without a digest, another file of the same size and time may be a different video.
+      if (clip.id.empty()) return {};
+      candidates = state.candidates(keys, here);
+      if (const ReplacedRecords* const old = state.output.replaced()) {
+        replaced = old->find(keys, state.retry.statuses);
+      }
     }
-    // Without a digest, another file of the same size and time may be a different video.
-    if (clip.id.empty()) return {};
-    candidates = state.candidates(keys, here);
-    if (const ReplacedRecords* const old = state.output.replaced()) {
-      replaced = old->find(keys, state.retry.statuses);
+    // Files are read without the lock: other threads go on with their clips.
+    Choice choice = choose(candidates, state.output.file(), clip, video);
+    const Candidate* const moved = choice.moved;
+    Earlier& earlier = choice.earlier;
+    if (earlier.kind == Earlier::Kind::kNone && replaced.has_value()) {
+      earlier.kind = Earlier::Kind::kElsewhere;
+      earlier.record = under_new_name(*replaced, clip, video);
+      earlier.record->moved_from = std::exchange(earlier.moved_from, {});
     }
+    if (moved == nullptr || moved->is_claimed || state.claim(*moved->slot)) return earlier;
   }
-  // Files are read without the lock: other threads go on with their clips.
-  Earlier earlier = choose(candidates, clip, video);
-  if (earlier.kind != Earlier::Kind::kNone || !replaced.has_value()) return earlier;
-  earlier.kind = Earlier::Kind::kElsewhere;
-  earlier.record = under_new_name(*replaced, clip, video);
-  earlier.record->moved_from = std::exchange(earlier.moved_from, {});
-  return earlier;
 }
 
-// Returns at most 64 records of the content at other places than that of `here`. Of this run's,
-// whose files are there, one is enough.
+// Returns at most 64 records of the content at other places than that of `here`: those that no clip
+// has claimed, or a claimed one.
 std::vector<Candidate> RecordFile::State::candidates(const ClipKeys& keys,
                                                      const RecordSlot* here) const {
   std::vector<Candidate> candidates;
-  int num_left = 64;  // each costs a read and a stat
-  bool has_own = false;
+  const RecordSlot* taken = nullptr;
+  const auto add = [&](const RecordSlot& slot, bool is_claimed) {
+    const bool must_be_made = must_remake(slot) || slot.status == Status::kFailed;
+    if (must_be_made && !slot.is_live) return;
+    candidates.push_back({.slot = &slot,
+                          .offset = slot.offset,
+                          .size_bytes = slot.size_bytes,
+                          .is_live = slot.is_live,
+                          .must_be_made = must_be_made,
+                          .is_claimed = is_claimed});
+  };
+  int num_left = 64;                                         // each costs a read and a stat
   index.find_of_content(keys, [&](const RecordSlot& slot) {  // returns whether the search ends
     if (&slot == here) return false;
-    const bool must_be_made = must_remake(slot) || slot.status == Status::kFailed;
-    const bool is_own = slot.is_from_this_run && slot.is_live && !must_be_made;
-    if (!(is_own && has_own) && (slot.is_live || !must_be_made)) {
-      candidates.push_back(
-          {.record = record_of(slot), .is_live = slot.is_live, .must_be_made = must_be_made});
+    if (claimed.contains(&slot)) {
+      taken = &slot;
+      return false;
     }
-    has_own |= is_own;
+    add(slot, false);
     return --num_left == 0;
   });
+  if (candidates.empty() && taken != nullptr) add(*taken, true);
   return candidates;
+}
+
+// Clips of one content that are looked for at the same time take over the records of different
+// files. Returns false where another clip has taken this one.
+bool RecordFile::State::claim(const RecordSlot& slot) {
+  const std::lock_guard lock(mutex);
+  return slot.is_live && claimed.insert(&slot).second;
 }
 
 AppendResult RecordFile::append(const Record& record) {
@@ -176,6 +213,7 @@ AppendResult RecordFile::append(const Record& record) {
   Record own = record;
   own.settings = state.output.settings();
   const std::lock_guard lock(state.mutex);
+  bool is_elsewhere = !own.copy_of.empty();  // the caption is in the file under another name
   if (state.format == Format::kJsonl) {
     if (RecordSlot* const slot = state.index.at_place(keys_of(own).place); state.stays(slot, own)) {
       // The clip was tried, so this run does not try it again.
@@ -188,13 +226,16 @@ AppendResult RecordFile::append(const Record& record) {
     // A caption under the old name is better than a failure under the new one and is not replaced.
     const RecordSlot* const old = state.index.at_place(place_key(own.moved_from, caption_key(own)));
     if (old != nullptr && is_worse(own.status, old->status)) own.moved_from.clear();
+    const bool is_of_old = old != nullptr && old->is_accepted &&
+                           is_of_content(*old, keys_of(own)) && old->status == own.status;
+    is_elsewhere = is_elsewhere || is_of_old;
   }
-  state.write(own);
+  state.write(own, is_elsewhere);
   // The caption that was kept at the old place has moved, so the failure at that place is written
   // now.
   const auto failure = state.kept_failures.find(place_key(own.moved_from, caption_key(own)));
   if (!own.moved_from.empty() && failure != state.kept_failures.end()) {
-    state.write(failure->second);
+    state.write(failure->second, false);
     state.kept_failures.erase(failure);
   }
   return AppendResult::kWritten;
@@ -211,21 +252,19 @@ bool RecordFile::State::stays(const RecordSlot* slot, const Record& record) cons
   return record.status != Status::kFailed;
 }
 
-void RecordFile::State::write(const Record& record) {
+void RecordFile::State::write(const Record& record, bool is_elsewhere) {
   const bool is_usable = record.status != Status::kFailed;
   const std::string text = format_record(format, record);
   const std::int64_t offset = output.file().size_bytes();
-  // A failure or a copy that is lost in a power cut is cheap to make again, so it is not synced at
-  // once.
-  const bool is_dear = is_usable && record.copy_of.empty();
-  output.file().append(text, is_dear ? Durability::kNow : Durability::kLater);
+  // What is lost in a power cut and cheap to make again is not synced at once.
+  const bool is_cheap = !is_usable || is_elsewhere;
+  output.file().append(text, is_cheap ? Durability::kLater : Durability::kNow);
   if (format == Format::kJsonl) {
     // Unreadable files are not looked up again, so they are not indexed: a million of them cost no
     // memory.
     const bool is_new_place = index.at_place(keys_of(record).place) == nullptr;
     if (is_usable || !has_no_content(record) || !is_new_place) {
-      RecordSlot& slot = index.add(record, offset, std::ssize(text));
-      slot.is_from_this_run = slot.is_wanted = true;
+      index.add_own(record, offset, std::ssize(text));
     }
   } else {
     memory.add(record);

@@ -2,12 +2,12 @@
 // better one.
 //
 // Each record is one write() to a file opened with O_APPEND. A record with a caption is followed by
-// fdatasync(), so it is on the disk when append() returns; that of a copy (Record::copy_of) follows
-// within 0.1 s of further records. A process killed inside append() leaves
-// at most a torn last line, which the next opening cuts off; only that clip is captioned again.
-// Lines are never rewritten in place: the last record of a clip is the valid one, and finish()
-// drops the obsolete lines by writing a second file that atomically replaces the first. An
-// exclusive lock keeps a second run from using the same file while the RecordFile exists.
+// fdatasync(), so it is on the disk when append() returns; one whose caption the file has under
+// another name follows within 0.1 s of further records. A process killed inside append() leaves at
+// most a torn last line, which the next opening cuts off; only that clip is captioned again. Lines
+// are never rewritten in place: the last record of a clip is the valid one, and finish() drops the
+// obsolete lines by writing a second file that atomically replaces the first. An exclusive lock
+// keeps a second run from using the same file while the RecordFile exists.
 #pragma once
 
 #include <cstdint>

@@ -59,13 +59,33 @@ bool is_of_content(const RecordSlot& slot, const ClipKeys& clip) {
 }
 
 RecordSlot& RecordIndex::add(const Record& record, std::int64_t offset, std::int64_t size_bytes) {
+  const Position position = add_slot(record, offset, size_bytes);
+  RecordSlot& slot = slots_[position];
+  if (slot.content != Hash128{}) by_content_.emplace(slot.content, position);
+  return slot;
+}
+
+RecordSlot& RecordIndex::add_own(const Record& record, std::int64_t offset,
+                                 std::int64_t size_bytes) {
+  const Position position = add_slot(record, offset, size_bytes);
+  RecordSlot& slot = slots_[position];
+  slot.is_from_this_run = slot.is_wanted = true;
+  if (slot.content != Hash128{} && slot.status != Status::kFailed) {
+    own_by_content_.insert_or_assign(slot.content, position);
+  }
+  return slot;
+}
+
+RecordIndex::Position RecordIndex::add_slot(const Record& record, std::int64_t offset,
+                                            std::int64_t size_bytes) {
   CAPTION_CHECK(slots_.size() < std::numeric_limits<Position>::max() &&
                     size_bytes <= std::numeric_limits<std::uint32_t>::max(),
                 "records: too many records, or too long a line");
+  const bool is_failure = record.status == Status::kFailed;
   const ClipKeys keys = keys_of(record);
   Position shadowed = 0;
   RecordSlot* const here = at_place(keys.place);
-  if (here != nullptr && record.status == Status::kFailed) {
+  if (here != nullptr && is_failure) {
     if (here->status == Status::kFailed) {
       shadowed = std::exchange(here->shadowed, Position{0});
     } else if (!is_of_content(*here, keys)) {
@@ -73,11 +93,15 @@ RecordSlot& RecordIndex::add(const Record& record, std::int64_t offset, std::int
       by_place_.erase(keys.place);
     }
   }
+  if (here != nullptr && !is_failure && is_of_content(*here, keys)) forget_content(*here);
   end_life(keys.place);
   // Another clip may have taken the old place meanwhile; then its record is kept.
   const Hash128 old_place = place_key(record.moved_from, caption_key(record));
   const RecordSlot* const moved = record.moved_from.empty() ? nullptr : at_place(old_place);
-  if (moved != nullptr && is_of_content(*moved, keys)) end_life(old_place);
+  if (moved != nullptr && is_of_content(*moved, keys)) {
+    if (!is_failure) forget_content(*moved);
+    end_life(old_place);
+  }
   const auto position = static_cast<Position>(slots_.size());
   slots_.push_back({.offset = offset,
                     .size_bytes = static_cast<std::uint32_t>(size_bytes),
@@ -89,10 +113,7 @@ RecordSlot& RecordIndex::add(const Record& record, std::int64_t offset, std::int
                     .times = keys.times});
   by_place_[keys.place] = position;
   ++num_live_;
-  for (const Hash128& key : {keys.content, keys.times}) {
-    if (key != Hash128{}) by_content_.emplace(key, position);
-  }
-  return slots_.back();
+  return position;
 }
 
 void RecordIndex::add_damaged(std::int64_t offset, std::int64_t size_bytes) {
@@ -138,6 +159,16 @@ void RecordIndex::end_life(const Hash128& place) {
     --num_live_;
   }
   by_place_.erase(found);
+}
+
+// The caption of the slot has a better record of the same content.
+void RecordIndex::forget_content(const RecordSlot& slot) {
+  for (auto it = by_content_.find(slot.content);
+       it != by_content_.end() && it->first == slot.content; ++it) {
+    if (&slots_[it->second] != &slot) continue;
+    by_content_.erase(it);
+    return;
+  }
 }
 
 void RecordIndex::drop_unwanted() {

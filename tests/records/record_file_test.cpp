@@ -222,6 +222,34 @@ TEST_SUITE("records/record_file") {
     CHECK(records_in(path).size() == 3);
   }
 
+  TEST_CASE("a moved folder of many equal files, met at the same time, leaves no record behind") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    constexpr int kNum = 150;
+    fs::create_directory(folder / "x");
+    std::vector<Record> records;
+    const auto name_of = [](int i) { return "/" + std::to_string(i) + ".mp4"; };
+    for (int i = 0; i < kNum; ++i) {
+      records.push_back(record_of(make_clip(folder / ("x" + name_of(i)), "film")));
+    }
+    write_records(path, records);
+    fs::rename(folder / "x", folder / "y");
+    const auto file = open(path);
+    for (int first = 0; first < kNum; first += 50) {
+      std::vector<Record> found;
+      for (int i = first; i < first + 50; ++i) {  // before any of them is appended
+        ClipIdentity clip{.file = *records[0].file, .id = records[0].id};
+        clip.file.path = (folder / ("y" + name_of(i))).string();
+        Earlier earlier = find(*file, clip);
+        REQUIRE(earlier.kind == Kind::kElsewhere);
+        found.push_back(*std::move(earlier.record));
+      }
+      for (const Record& record : found) file->append(record);
+    }
+    file->finish();
+    CHECK(records_in(path).size() == kNum);
+  }
+
   TEST_CASE("a moved clip keeps its caption under the new name, and has one record") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";

@@ -67,6 +67,8 @@ class RecordIndex {
  public:
   // Makes the line that begins at byte `offset` the live record of its place.
   RecordSlot& add(const Record& record, std::int64_t offset, std::int64_t size_bytes);
+  // The same for a record of this run: it sets is_from_this_run and is_wanted.
+  RecordSlot& add_own(const Record& record, std::int64_t offset, std::int64_t size_bytes);
 
   // Enters a line that is no record, so that compaction drops it.
   void add_damaged(std::int64_t offset, std::int64_t size_bytes);
@@ -74,8 +76,9 @@ class RecordIndex {
   // Returns the live record of a place, or null.
   RecordSlot* at_place(const Hash128& place);
   // Returns the first record of the same content, at any place and also if not live, for which
-  // is_wanted(slot) holds, or null. Does not look at those behind it: a hundred thousand clips may
-  // have one content.
+  // is_wanted(slot) holds, or null: first those of earlier runs, without what records of the same
+  // content have superseded, then the last caption of this run. Does not look at those behind it: a
+  // hundred thousand clips may have one content.
   template <class IsWanted>
   const RecordSlot* find_of_content(const ClipKeys& clip, IsWanted&& is_wanted) const;
   // Marks as not live all records at places that no clip of this run has.
@@ -92,25 +95,31 @@ class RecordIndex {
  private:
   using Position = std::uint32_t;  // index into slots_
 
+  Position add_slot(const Record& record, std::int64_t offset, std::int64_t size_bytes);
   void end_life(const Hash128& place);
+  void forget_content(const RecordSlot& slot);
 
   std::int64_t num_live_ = 0;
   std::deque<RecordSlot> slots_;  // a deque, because growth must not copy or move the slots
   std::unordered_map<Hash128, Position> by_place_;
-  // Keyed by RecordSlot::content and by RecordSlot::times.
-  std::unordered_multimap<Hash128, Position> by_content_;
+  // Keyed by RecordSlot::content.
+  std::unordered_multimap<Hash128, Position> by_content_;  // records of earlier runs
+  std::unordered_map<Hash128, Position> own_by_content_;   // the last caption of this run
 };
 
 template <class IsWanted>
 const RecordSlot* RecordIndex::find_of_content(const ClipKeys& clip, IsWanted&& is_wanted) const {
-  const Hash128& key = clip.content != Hash128{} ? clip.content : clip.times;
+  const Hash128& key = clip.content;
   if (key == Hash128{}) return nullptr;
   // equal_range() would go through all of them.
   for (auto it = by_content_.find(key); it != by_content_.end() && it->first == key; ++it) {
     const RecordSlot& slot = slots_[it->second];
     if (is_wanted(slot)) return &slot;
   }
-  return nullptr;
+  const auto own = own_by_content_.find(key);
+  if (own == own_by_content_.end()) return nullptr;
+  const RecordSlot& slot = slots_[own->second];
+  return is_wanted(slot) ? &slot : nullptr;
 }
 
 }  // namespace caption::records
