@@ -6,9 +6,9 @@
 #include <memory>
 #include <string_view>
 
+#include "records/existing.h"
 #include "records/format.h"
 #include "records/manifest.h"
-#include "records/record_file.h"
 #include "records/sink.h"
 
 namespace caption::records {

@@ -15,31 +15,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "records/existing.h"
 #include "records/format.h"
 #include "records/manifest.h"
 #include "records/sink.h"
 
 namespace caption::records {
-
-// What to do with a file that already holds records.
-enum class Existing {
-  kResume,  // keep every record; find() tells which clips have one
-  // Start anew in "<output>.new", which replaces the old file in finish(). An interrupted
-  // overwriting run is continued in that file.
-  kOverwrite,
-};
-
-// Which records are captioned again. The old record is kept until there is a better one: a better
-// status, or a longer part of a truncated caption.
-struct Retry {
-  std::vector<Status> statuses = {};
-  // Prefixes of the names of settings ("generation.") that may differ from the file's manifest in a
-  // retry. The manifest then records under "retried_with.<settings key>" which statuses were
-  // retried and with which settings.
-  std::vector<std::string> changeable = {};
-};
 
 class RecordFile final : public RecordSink {
  public:

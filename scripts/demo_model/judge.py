@@ -258,18 +258,11 @@ def print_table(tallies: dict[str, Tally]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--captions", type=Path, nargs="+", help="JSON lines of caption-cli")
-    parser.add_argument("--truth", type=Path, help="truth.jsonl of make_clips.py")
+    parser.add_argument("--captions", type=Path, nargs="+", required=True, help="JSON lines of caption-cli")
+    parser.add_argument("--truth", type=Path, required=True, help="truth.jsonl of make_clips.py")
     parser.add_argument("--style", choices=STYLES, default="full", help="of records whose prompt's name is no style")
     parser.add_argument("--json", action="store_true", help="print the shares as JSON")
-    parser.add_argument("--self-check", action="store_true", help="judge captions of the grammar, right and wrong ones, and stop")
     arguments = parser.parse_args()
-    if arguments.self_check:
-        from judge_check import self_check
-        print(self_check())
-        return
-    if not arguments.captions or not arguments.truth:
-        parser.error("--captions and --truth are needed, or --self-check")
     records = [record for path in arguments.captions for record in _lines(path)]
     tallies = judge(records, _lines(arguments.truth), arguments.style)
     if not tallies:

@@ -129,3 +129,7 @@ def self_check() -> str:
     for check in (_check_true, _check_wrong, _check_details, _check_shares, _check_windows):
         check(scenes)
     return f"judge.py reads all facts of {_SCENES} x {len(STYLES)} captions, and every mistake made in them"
+
+
+if __name__ == "__main__":
+    print(self_check())

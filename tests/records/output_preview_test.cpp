@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "records/record_file.h"
 #include "sample_record.h"
 
 namespace caption::records {

@@ -12,11 +12,11 @@
 #include <set>
 #include <string>
 
+#include "records/existing.h"
 #include "records/format.h"
 #include "records/internal/read_records.h"
 #include "records/internal/record_index.h"
 #include "records/manifest.h"
-#include "records/record_file.h"
 
 namespace caption::records {
 

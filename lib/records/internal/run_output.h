@@ -7,13 +7,13 @@
 #include <optional>
 #include <string>
 
+#include "records/existing.h"
 #include "records/format.h"
 #include "records/internal/found_output.h"
 #include "records/internal/output_file.h"
 #include "records/internal/record_index.h"
 #include "records/internal/replaced_records.h"
 #include "records/manifest.h"
-#include "records/record_file.h"
 
 namespace caption::records {
 

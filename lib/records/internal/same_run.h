@@ -6,9 +6,9 @@
 #include <set>
 #include <string>
 
+#include "records/existing.h"
 #include "records/format.h"
 #include "records/manifest.h"
-#include "records/record_file.h"
 
 namespace caption::records {
 
