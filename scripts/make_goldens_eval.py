@@ -424,6 +424,8 @@ def make_meteor15(rng):
                  "hypothesis": f"{caption(rng, 7)}. CCTV가 3.5 m {caption(rng, 4)}!"} for _ in range(12)]
     captions += [{"references": [mutated(rng, c["references"][0])], "hypothesis": c["references"][0]}
                  for c in captions]
+    # A segment whose words all match in one chunk adds no chunk to the sums.
+    captions += [{"references": c["references"], "hypothesis": c["references"][0]} for c in captions[:2]]
     tokenizer = PTBTokenizer()
     references = tokenizer.tokenize({i: [{"caption": r} for r in c["references"]] for i, c in enumerate(captions)})
     hypotheses = tokenizer.tokenize({i: [{"caption": c["hypothesis"]}] for i, c in enumerate(captions)})

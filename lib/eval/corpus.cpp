@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "eval/internal/unicode.h"
@@ -41,20 +42,30 @@ std::string id_of(const std::string& video, MatchBy match) {
   return to_nfc(path.lexically_normal().string());
 }
 
+std::string id_of(const CaptionEntry& entry, MatchBy match) { return id_of(entry.video, match); }
+
+// The name of a label file has lost its suffix, and may end in what looks like another.
+std::string id_of(const ReferenceEntry& entry, MatchBy match) {
+  const bool is_whole = entry.is_label && match == MatchBy::kStem;
+  return id_of(entry.video, is_whole ? MatchBy::kName : match);
+}
+
 // Whether two different paths in the list have the same file name.
 template <class Entry>
 bool has_repeated_names(const std::vector<Entry>& entries) {
   std::unordered_map<std::string, std::string> path_of_name;
   for (const Entry& entry : entries) {
-    const std::string path = id_of(entry.video, MatchBy::kPath);
-    const auto [known, is_new] = path_of_name.try_emplace(id_of(entry.video, MatchBy::kName), path);
+    const std::string path = id_of(entry, MatchBy::kPath);
+    const auto [known, is_new] = path_of_name.try_emplace(id_of(entry, MatchBy::kName), path);
     if (!is_new && known->second != path) return true;
   }
   return false;
 }
 
 MatchBy chosen_match(const References& references, const std::vector<CaptionEntry>& captions) {
-  if (references.is_label_folder) return MatchBy::kStem;
+  if (references.is_label_folder) {
+    return has_repeated_names(references.entries) ? MatchBy::kPath : MatchBy::kStem;
+  }
   const bool needs_path = has_repeated_names(references.entries) || has_repeated_names(captions);
   return needs_path ? MatchBy::kPath : MatchBy::kName;
 }
@@ -66,44 +77,56 @@ bool is_below(const std::string& path, const std::string& end) {
          path[path.size() - end.size() - 1] == '/';
 }
 
+std::string without_suffix(const std::string& path) {
+  return fs::path(path).replace_extension().string();
+}
+
 // Finds the captions that may belong to a reference.
 class CaptionIndex {
  public:
-  CaptionIndex(const std::vector<CaptionEntry>& captions, MatchBy match) : match_(match) {
-    const MatchBy key = match == MatchBy::kPath ? MatchBy::kName : match;
+  // With `are_labels`, references have the names of clips with or without their suffixes.
+  CaptionIndex(const std::vector<CaptionEntry>& captions, MatchBy match, bool are_labels)
+      : match_(match) {
     for (std::size_t i = 0; i < captions.size(); ++i) {
-      by_key_[id_of(captions[i].video, key)].push_back(i);
+      const CaptionEntry& caption = captions[i];
+      std::set<std::string> keys = {
+          id_of(caption.video, match == MatchBy::kPath ? MatchBy::kName : match)};
+      if (are_labels) keys.insert(id_of(caption.video, MatchBy::kName));
+      if (are_labels && match == MatchBy::kPath) keys.insert(id_of(caption.video, MatchBy::kStem));
+      for (const std::string& key : keys) by_key_[key].push_back(i);
       if (match != MatchBy::kPath) continue;
-      paths_.push_back({id_of(captions[i].video, match), id_of(captions[i].path, match)});
+      paths_.push_back({id_of(caption.video, match), id_of(caption.path, match)});
+      if (!are_labels) continue;
+      for (std::size_t k = 0; k < 2; ++k) paths_[i].push_back(without_suffix(paths_[i][k]));
     }
   }
 
   // With MatchBy::kPath, a reference matches the captions of exactly its path, or else those of the
   // files whose paths end in it ("a/1.mp4" and /archive/a/1.mp4).
-  Places find(const std::string& video) const {
+  Places find(const ReferenceEntry& reference) const {
     const auto found =
-        by_key_.find(id_of(video, match_ == MatchBy::kPath ? MatchBy::kName : match_));
+        by_key_.find(id_of(reference, match_ == MatchBy::kPath ? MatchBy::kName : match_));
     if (found == by_key_.end()) return {};
     if (match_ != MatchBy::kPath) return found->second;
-    const std::string path = id_of(video, MatchBy::kPath);
+    const std::string path = id_of(reference, MatchBy::kPath);
     Places same, below;
     for (const std::size_t i : found->second) {
-      const auto& [as_given, whole] = paths_[i];
-      if (path == as_given || path == whole) same.push_back(i);
-      if (is_below(as_given, path) || is_below(whole, path)) below.push_back(i);
+      const std::vector<std::string>& paths = paths_[i];
+      if (std::find(paths.begin(), paths.end(), path) != paths.end()) same.push_back(i);
+      if (std::any_of(paths.begin(), paths.end(),
+                      [&](const std::string& one) { return is_below(one, path); })) {
+        below.push_back(i);
+      }
     }
     return same.empty() ? below : same;
   }
 
  private:
-  struct Paths {
-    std::string as_given;
-    std::string whole;  // empty where the caption has no "file.path"
-  };
-
   MatchBy match_;
   std::unordered_map<std::string, Places> by_key_;
-  std::vector<Paths> paths_;  // indexed like the captions; empty unless matched by path
+  // Indexed like the captions; empty unless matched by path. Each as given and, where the caption
+  // has "file.path", whole; for labels also without suffix.
+  std::vector<std::vector<std::string>> paths_;
 };
 
 // Drops the records of files that did not exist; if there are no others, keeps the last one. If all
@@ -135,16 +158,6 @@ void require_single(const std::vector<std::string>& repeated, const char* what, 
        list_some(repeated) + "; " + advice);
 }
 
-// The options other than `match`, such as "--match path or --match stem".
-std::string other_matches(MatchBy match) {
-  std::string out;
-  for (const MatchBy other : {MatchBy::kPath, MatchBy::kName, MatchBy::kStem}) {
-    if (other == match) continue;
-    out += (out.empty() ? "--match " : " or --match ") + std::string(match_by_name(other));
-  }
-  return out;
-}
-
 // The id of a reference and the captions that may belong to it. A name with control characters
 // matches as it is written or, when no caption has that name, escaped.
 struct Match {
@@ -156,9 +169,10 @@ std::vector<Match> match_references(const References& references, const CaptionI
                                     MatchBy match) {
   std::vector<Match> matches;
   for (const ReferenceEntry& entry : references.entries) {
-    Match one{id_of(entry.video, match), index.find(entry.video)};
+    Match one{id_of(entry, match), index.find(entry)};
     if (one.candidates.empty()) {
-      const std::string escaped = records::escape_file_name(entry.video);
+      ReferenceEntry escaped = entry;
+      escaped.video = records::escape_file_name(entry.video);
       one.candidates = index.find(escaped);
       if (!one.candidates.empty()) one.id = id_of(escaped, match);
     }
@@ -167,25 +181,44 @@ std::vector<Match> match_references(const References& references, const CaptionI
   return matches;
 }
 
+using EntryPairs = std::vector<std::pair<const ReferenceEntry*, const ReferenceEntry*>>;
+
+// The options that tell all pairs apart, such as "--match name or --match path".
+std::string telling_matches(const EntryPairs& pairs) {
+  std::string out;
+  for (const MatchBy match : {MatchBy::kName, MatchBy::kPath}) {
+    const bool tells = std::none_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
+      return id_of(*pair.first, match) == id_of(*pair.second, match);
+    });
+    if (tells)
+      out += (out.empty() ? "--match " : " or --match ") + std::string(match_by_name(match));
+  }
+  return out;
+}
+
 void require_different(const References& references, const std::vector<Match>& matches,
                        MatchBy match) {
   std::unordered_map<std::string, std::size_t> by_id;
   std::unordered_map<std::size_t, std::size_t> by_caption;
   std::vector<std::string> repeated;
-  bool are_same_names = true;  // which no other way to match tells apart
+  EntryPairs pairs;
   for (std::size_t i = 0; i < matches.size(); ++i) {
     std::size_t first = by_id.try_emplace(matches[i].id, i).first->second;
     if (first == i && matches[i].candidates.size() == 1) {
       first = by_caption.try_emplace(matches[i].candidates.front(), i).first->second;
     }
     if (first == i) continue;
-    if (references.entries[first].video != references.entries[i].video) are_same_names = false;
+    pairs.emplace_back(&references.entries[first], &references.entries[i]);
     repeated.push_back(matches[i].id + " (" + references.entries[first].where + " and " +
                        references.entries[i].where + ")");
   }
+  if (repeated.empty()) return;
+  const std::string options = match == MatchBy::kPath ? "" : telling_matches(pairs);
+  const std::string advice = references.is_label_folder
+                                 ? "keep one label file per clip"
+                                 : "keep one line per clip, with all its texts in \"captions\"";
   require_single(repeated, "several references of one clip", match,
-                 are_same_names ? "keep one line per clip, with all its texts in \"captions\""
-                                : "keep one line per clip, or choose " + other_matches(match));
+                 advice + (options.empty() ? "" : ", or choose " + options));
 }
 
 void require_unambiguous(const std::vector<CaptionEntry>& captions,
@@ -331,7 +364,7 @@ Corpus match_up(const References& references, const std::vector<CaptionEntry>& c
                 MatchBy match) {
   Corpus corpus;
   corpus.match = match == MatchBy::kAuto ? chosen_match(references, captions) : match;
-  const CaptionIndex index(captions, corpus.match);
+  const CaptionIndex index(captions, corpus.match, references.is_label_folder);
   std::vector<Match> matches = match_references(references, index, corpus.match);
   std::vector<bool> is_meant(captions.size(), false);
   for (Match& one : matches) {
@@ -352,13 +385,35 @@ Corpus match_up(const References& references, const std::vector<CaptionEntry>& c
   return corpus;
 }
 
+namespace {
+
+// Says which other ways to match find captions, such as "; --match stem finds those of 16".
+std::string other_ways(const References& references, const std::vector<CaptionEntry>& captions,
+                       MatchBy match) {
+  std::string out;
+  for (const MatchBy other : {MatchBy::kPath, MatchBy::kName, MatchBy::kStem}) {
+    if (other == match) continue;
+    const CaptionIndex index(captions, other, references.is_label_folder);
+    const std::vector<Match> matches = match_references(references, index, other);
+    const auto num_found = std::count_if(matches.begin(), matches.end(),
+                                         [](const Match& one) { return !one.candidates.empty(); });
+    if (num_found == 0) continue;
+    out += "; --match " + std::string(match_by_name(other)) + " finds captions for " +
+           std::to_string(num_found) + " of " + counted(std::ssize(matches), "reference");
+  }
+  return out;
+}
+
+}  // namespace
+
 Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,
                MatchBy match) {
   Corpus corpus = match_up(references, captions, match);
   if (corpus.missing.size() == corpus.segments.size()) {
     fail("no caption belongs to a reference, matched by " +
          std::string(match_by_name(corpus.match)) + ": captions are for " +
-         list_some(corpus.extra, 3) + "; references are for " + list_some(corpus.missing, 3));
+         list_some(corpus.extra, 3) + "; references are for " + list_some(corpus.missing, 3) +
+         other_ways(references, captions, corpus.match));
   }
   return corpus;
 }

@@ -15,7 +15,7 @@ namespace caption::eval {
 
 // Which part of a path identifies a clip. Ids are compared in NFC (macOS writes names in NFD).
 enum class MatchBy {
-  kAuto,  // stem for a label folder, else name; path if names repeat within a file
+  kAuto,  // stem for a label folder, else name; path if these repeat within a file or folder
   kPath,  // "a/clip_07.mp4"; also matches files whose whole path ends in it
   kName,  // "clip_07.mp4"
   kStem,  // "clip_07"
@@ -23,11 +23,13 @@ enum class MatchBy {
 std::string_view match_by_name(MatchBy match);  // "auto", "path", "name", "stem"
 
 struct ReferenceEntry {
-  std::string video;                  // a path, or the stem of a label file
+  std::string video;                  // a path; of a label file without .json and "labels" folders
   std::vector<std::string> captions;  // empty if all references belong to named prompts
   std::string where;                  // "refs.jsonl:12", for messages
   // References for captions that answer a named prompt, by the name of the prompt.
   std::map<std::string, std::vector<std::string>> of_prompts = {};
+  // Whether `video` is that of a label file: the name of a clip with or without its suffix.
+  bool is_label = false;
 };
 
 struct References {
@@ -91,8 +93,9 @@ inline constexpr std::string_view kStandardInput = "-";
 // JSONL: {"video": ..., "captions": [...]} or {"video": ..., "caption": ...}; "prompts": {"NAME":
 // [...], ...} holds references for captions that answer named prompts, in addition or instead.
 // Lines may end in CRLF; a byte order mark is skipped.
-// Folder: every *.json in a folder named "labels" at any depth or, if there is none, every *.json;
-// the reference is the string at the dotted path `label_field`.
+// Folder: every *.json in a folder named "labels" at any depth or, if there is none, every *.json,
+// hidden files and folders excepted; the reference is the string at the dotted path `label_field`.
+// NAME.json is the label of NAME.mp4, and so is NAME.mp4.json.
 // Every line or file that cannot be used is a problem that names file and line: unreadable, not
 // JSON, a missing key, a blank reference, a text above 32 KiB. An input without references is a
 // problem too. Throws Error(kIo | kOutOfMemory).

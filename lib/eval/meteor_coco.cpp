@@ -83,6 +83,12 @@ class UsedWords {
   std::vector<std::uint64_t> next_;
 };
 
+// Whether all words of both sides match, in one chunk.
+bool is_perfect(const Meteor15Statistics& statistics) {
+  return statistics.num_matches == statistics.hypothesis_length &&
+         statistics.num_matches == statistics.reference_length && statistics.num_chunks == 1;
+}
+
 }  // namespace
 
 Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
@@ -141,16 +147,17 @@ Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
           best.num_matches, best.num_chunks};
 }
 
+std::int64_t summed_chunks(const Meteor15Statistics& segment) {
+  return is_perfect(segment) ? 0 : segment.num_chunks;
+}
+
 double meteor15_score(const Meteor15Statistics& statistics, const Meteor15Parameters& parameters) {
   if (statistics.num_matches == 0) return 0.0;
   const auto m = static_cast<double>(statistics.num_matches);
   const double precision = m / static_cast<double>(statistics.hypothesis_length);
   const double recall = m / static_cast<double>(statistics.reference_length);
   const double f_mean = 1.0 / ((1.0 - parameters.alpha) / precision + parameters.alpha / recall);
-  const bool is_perfect = statistics.num_matches == statistics.hypothesis_length &&
-                          statistics.num_matches == statistics.reference_length &&
-                          statistics.num_chunks == 1;
-  const double fragmentation = is_perfect ? 0.0 : static_cast<double>(statistics.num_chunks) / m;
+  const double fragmentation = static_cast<double>(summed_chunks(statistics)) / m;
   return std::max(0.0,
                   f_mean * (1.0 - parameters.gamma * std::pow(fragmentation, parameters.beta)));
 }

@@ -6,8 +6,8 @@
 //
 // Every word counts as a content word, so METEOR's weight delta cancels: no Hangul syllable is in
 // its list of function words, and its stem, synonym and paraphrase modules do not support Korean.
-// English words therefore score as in the Java tool without those modules. Functions are pure and
-// thread-safe.
+// English words therefore score as in the Java tool without those modules and that list. Functions
+// are pure and thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +39,12 @@ struct Meteor15Statistics {
 Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
                                   std::span<const std::int32_t> reference);
 
+// The chunks of a segment in the sums over a corpus: 0 where all words match in one chunk, as in
+// the Java tool's aggregation.
+std::int64_t summed_chunks(const Meteor15Statistics& segment);
+
 // 0 when nothing matches. The formula is used for one segment and, as in COCO's toolkit, for the
-// sums over a corpus: then chunks > 1 always, so that even a corpus of perfect captions scores
-// below 1.
+// sums over a corpus, whose chunks are those of summed_chunks().
 double meteor15_score(const Meteor15Statistics& statistics,
                       const Meteor15Parameters& parameters = kMeteor15English);
 

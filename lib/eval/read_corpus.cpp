@@ -139,22 +139,40 @@ References read_reference_lines(const fs::path& path, Problems& problems) {
   return references;
 }
 
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
+bool is_label(const fs::path& path) {
+  std::string suffix = path.extension().string();
+  std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return suffix == ".json";
+}
+
+// Whether `folder` is `root` or leads to it; both are canonical.
+bool holds(const fs::path& folder, const fs::path& root) {
+  return std::mismatch(folder.begin(), folder.end(), root.begin(), root.end()).first ==
+         folder.end();
+}
+
 // Lists the label files below `root`, following symbolic links; a folder that several paths lead to
-// is listed once.
+// is listed once, and one that holds `root` not at all.
 std::vector<fs::path> label_files(const fs::path& root) {
   std::vector<fs::path> all;
   std::vector<fs::path> in_labels;
   std::error_code error;
-  std::set<fs::path> listed = {fs::canonical(root, error)};
+  const fs::path canonical_root = fs::canonical(root, error);
+  std::set<fs::path> listed;
   fs::recursive_directory_iterator it(root, fs::directory_options::follow_directory_symlink, error);
   for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
     std::error_code ignored;
     if (it->is_directory(ignored)) {
-      const bool is_new = listed.insert(fs::canonical(it->path(), ignored)).second;
-      if (!is_new) it.disable_recursion_pending();
+      const fs::path folder = fs::canonical(it->path(), ignored);
+      const bool is_new = !holds(folder, canonical_root) && listed.insert(folder).second;
+      if (!is_new || is_hidden(it->path())) it.disable_recursion_pending();
       continue;
     }
-    if (it->path().extension() != ".json") continue;
+    if (!is_label(it->path()) || is_hidden(it->path())) continue;
     all.push_back(it->path());
     if (it->path().parent_path().filename() == "labels") in_labels.push_back(it->path());
   }
@@ -162,6 +180,15 @@ std::vector<fs::path> label_files(const fs::path& root) {
   std::vector<fs::path>& chosen = in_labels.empty() ? all : in_labels;
   std::sort(chosen.begin(), chosen.end());
   return chosen;
+}
+
+// The clip that a label file is for, as ReferenceEntry::video.
+std::string clip_of_label(const fs::path& path, const fs::path& root) {
+  fs::path clip;
+  for (const fs::path& part : path.lexically_relative(root)) {
+    if (part != "labels") clip /= part;
+  }
+  return records::escape_file_name(clip.replace_extension().string());
 }
 
 JsonObject parse_label(std::string_view text, const std::string& name) {
@@ -172,7 +199,7 @@ JsonObject parse_label(std::string_view text, const std::string& name) {
   }
 }
 
-ReferenceEntry read_label(const fs::path& path, std::string_view field) {
+ReferenceEntry read_label(const fs::path& path, const fs::path& root, std::string_view field) {
   const std::string name = input_name(path);
   const std::string text = read_text_file(path);
   const JsonObject label = parse_label(require_utf8_text(text, name), name);
@@ -182,7 +209,10 @@ ReferenceEntry read_label(const fs::path& path, std::string_view field) {
          list_some(label.keys()) + " (choose with --reference-field)");
   }
   require_reference(*reference, name);
-  return {records::escape_file_name(path.stem().string()), {*reference}, name};
+  return {.video = clip_of_label(path, root),
+          .captions = {*reference},
+          .where = name,
+          .is_label = true};
 }
 
 References read_label_folder(const fs::path& root, std::string_view field, Problems& problems) {
@@ -191,7 +221,7 @@ References read_label_folder(const fs::path& root, std::string_view field, Probl
   for (const fs::path& path : label_files(root)) {
     problems.throw_if_cancelled();
     try {
-      references.entries.push_back(read_label(path, field));
+      references.entries.push_back(read_label(path, root, field));
     } catch (const Error& error) {
       if (is_of_machine(error.code())) throw;
       problems.add(error.what());

@@ -91,7 +91,7 @@ ScoreTable meteor_coco_table(const Inputs& inputs) {
   table.report.mode = "coco";
   table.report.tokenizer =
       "syllables: one word per Hangul syllable, as METEOR 1.5 -norm; punctuation dropped";
-  table.report.stages = "exact (METEOR 1.5, English parameters)";
+  table.report.stages = "exact, every word a content word (METEOR 1.5, English parameters)";
   table.report.aggregation = "statistics summed over clips";
   table.combine = [](std::span<const double> sums, std::int64_t) {
     return meteor15_score({whole(sums[0]), whole(sums[1]), whole(sums[2]), whole(sums[3])});
@@ -101,7 +101,7 @@ ScoreTable meteor_coco_table(const Inputs& inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::vector<WordIds> references = tokens_of(inputs.references[i], ids);
     const Meteor15Statistics s = meteor15_best(ids(inputs.captions[i]), references);
-    add_row<4>(table, {s.hypothesis_length, s.reference_length, s.num_matches, s.num_chunks},
+    add_row<4>(table, {s.hypothesis_length, s.reference_length, s.num_matches, summed_chunks(s)},
                meteor15_score(s));
   }
   return table;

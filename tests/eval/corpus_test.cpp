@@ -279,7 +279,7 @@ TEST_SUITE("eval/corpus") {
     const References references = read_references(folder);
     REQUIRE(references.entries.size() == 2);
     CHECK(references.is_label_folder);
-    CHECK(references.entries[0].video == "b");
+    CHECK(references.entries[0].video == "train/b");
     CHECK(references.entries[1].captions == std::vector<std::string>{"하늘"});
 
     const Corpus corpus = pair_up(references, captions_of({"videos/a.mp4", "videos/b.mp4"}));
@@ -291,6 +291,45 @@ TEST_SUITE("eval/corpus") {
     CHECK(message.find("b.json") != std::string::npos);
     CHECK(message.find("annotation.description_en") != std::string::npos);
     CHECK(message.find("keys are: annotation") != std::string::npos);
+  }
+
+  TEST_CASE("a label is that of the clip whose whole name it has, with or without its suffix") {
+    const auto folder = fresh_folder("corpus_dotted_labels");
+    const auto write_label = [&](const char* name) {
+      write_file(folder / name, "{\"annotation\": {\"description_kr\": \"바다\"}}");
+    };
+    write_label("clip.v2.json");
+    write_label("뉴스 3.5분.mp4.JSON");
+    write_label("._clip.json");  // as macOS leaves them
+    write_label(".git/x.json");
+    const Corpus corpus = pair_up(read_references(folder),
+                                  captions_of({"clip.mp4", "clip.v2.mp4", "뉴스 3.5분.mp4"}));
+    CHECK(corpus.segments.size() == 2);
+    CHECK(corpus.missing.empty());
+    CHECK(corpus.extra == std::vector<std::string>{"clip"});
+  }
+
+  TEST_CASE("labels of one name in several folders are matched by their paths") {
+    const auto folder = fresh_folder("corpus_label_paths");
+    for (const char* name : {"d1/labels/x.json", "d2/labels/x.json"}) {
+      write_file(folder / name, "{\"annotation\": {\"description_kr\": \"바다\"}}");
+    }
+    std::filesystem::create_directory_symlink("..", folder / "d2/up");
+    const References references = read_references(folder);
+    CHECK(references.entries.size() == 2);
+    const Corpus corpus = pair_up(references, captions_of({"films/d1/x.mp4", "films/d2/x.mkv"}));
+    CHECK(corpus.match == MatchBy::kPath);
+    CHECK(corpus.missing.empty());
+    const std::string message =
+        message_of([&] { pair_up(references, captions_of({"x.mp4"}), MatchBy::kStem); });
+    CHECK(message.ends_with("keep one label file per clip, or choose --match path"));
+  }
+
+  TEST_CASE("where no caption belongs to a reference, other ways to match are named") {
+    const std::string message = message_of([&] {
+      pair_up(references_of({"a/1.mkv", "a/2.mkv"}), captions_of({"1.mp4", "3.mp4"}));
+    });
+    CHECK(message.ends_with("; --match stem finds captions for 1 of 2 references"));
   }
 
   TEST_CASE("a folder without \"labels\" gives all its JSON files; broken ones are named") {
@@ -500,7 +539,10 @@ TEST_SUITE("eval/corpus") {
           }).ends_with("keep one line per clip, with all its texts in \"captions\""));
     CHECK(message_of([&] {
             pair_up(references_of({"a/1.mp4", "b/1.mp4"}), captions_of({"1.mp4"}), MatchBy::kName);
-          }).ends_with("keep one line per clip, or choose --match path or --match stem"));
+          }).ends_with("in \"captions\", or choose --match path"));
+    CHECK(message_of([&] {
+            pair_up(references_of({"1.mp4", "1.mkv"}), captions_of({"1.mp4"}), MatchBy::kStem);
+          }).ends_with("in \"captions\", or choose --match name or --match path"));
     CHECK(
         message_of([&] {
           pair_up(references_of({"a/1.mp4"}), captions_of({"a/1.mp4", "b/1.mp4"}), MatchBy::kName);
