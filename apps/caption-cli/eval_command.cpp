@@ -216,6 +216,7 @@ void add_input_flags(CLI::App& command, EvalFlags& flags) {
   command
       .add_option("--references", flags.references,
                   "JSONL, a folder of label files, or - for stdin\n"
+                  "NAME.json, or NAME.mp4.json, is the label of NAME.mp4. "
                   "A line is {\"video\", \"captions\": [...]} or {\"video\", \"caption\"}; "
                   "\"prompts\": {NAME: [...]} beside or instead holds those of captions that "
                   "answer a named prompt.")
@@ -231,12 +232,15 @@ void add_input_flags(CLI::App& command, EvalFlags& flags) {
   limit_to(command.add_option(
                "--match", flags.match,
                "what makes two paths one clip\n"
-               "auto: the stem for label files, else the file name, or the path where names "
+               "auto: the stem for label files, else the file name, or the path where these "
                "repeat."),
            {"auto", "path", "name", "stem"})
       ->default_str(flags.match)
       ->group(kGroup);
-  command.add_option("--prompt", flags.prompt, "score only the captions that answer this prompt")
+  command
+      .add_option("--prompt", flags.prompt,
+                  "score only the captions that answer this prompt\n"
+                  "The name that their records have; \"\" stands for those that name none.")
       ->type_name("NAME")
       ->group(kGroup);
   command

@@ -184,7 +184,13 @@ std::int64_t count_lead_tokens(const model::CaptionModel& model, const pipeline:
 }
 
 void say_demonstration(const model::CaptionModel& model, const config::Preset& preset) {
+  constexpr std::int64_t kFrames = 8;  // scripts/demo_model/dataset.py
   if (!model.is_demonstration()) return;
+  if (preset.video.num_frames != kFrames) {
+    log_warning("run", "the demonstration model was trained on " + std::to_string(kFrames) +
+                           " frames of a clip; its captions will be worse with " +
+                           std::to_string(preset.video.num_frames));
+  }
   if (!preset.generation.system.empty() || !preset.generation.examples.empty()) {
     log_warning("run",
                 "the demonstration model was never trained with a system prompt or examples; its "

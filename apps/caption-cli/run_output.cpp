@@ -309,6 +309,12 @@ void RunOutput::finish(const pipeline::Outcome& outcome) {
   describe_records(path_, is_beside ? beside : "", outcome.progress);
   if (is_beside && ending == records::RecordFile::Ending::kInPlace) {
     log_info("run", path_ + ": replaced by the records of this run");
+    if (const std::int64_t dropped = file_->num_dropped(); dropped > 0) {
+      log_warning("run", path_ + ": " + counted(dropped, "caption") +
+                             " of clips or prompts that this run did not name " +
+                             (dropped == 1 ? "was" : "were") + " in the old file and " +
+                             (dropped == 1 ? "is" : "are") + " gone with it");
+    }
   }
   if (ending != records::RecordFile::Ending::kInPlace) {
     log_warning("run", path_ + ": stays as it was, because " +

@@ -187,9 +187,9 @@ const CLI::App* named_command(const CLI::App& root, const std::vector<std::strin
 }
 
 // An option whose empty value means something: none in the place of the preset's, or the captions
-// that no adapter made.
+// that name no adapter or prompt.
 bool may_be_empty(const std::string& command, const std::string& option) {
-  if (command == "eval") return option == "--adapter";
+  if (command == "eval") return option == "--adapter" || option == "--prompt";
   return option == "--system" || option == "--kv-cache-dir" || option == "--draft-model";
 }
 

@@ -156,6 +156,18 @@ void require_self_drafts(const Preset& preset) {
   }
 }
 
+void require_beams(const GenerationSection& generation) {
+  const auto refuse = [](const char* option, const char* reason) {
+    throw Error(ErrorCode::kUsage,
+                std::string(option) + " and --num-beams exclude each other: " + reason);
+  };
+  if (!generation.stop.empty()) refuse("--stop", "beams end at stop ids alone");
+  if (generation.temperature != 0) refuse("--temperature", "a beam search does not sample");
+  if (generation.num_logprobs >= 0) {
+    refuse("--logprobs", "a beam search gives no log-probabilities per token");
+  }
+}
+
 }  // namespace
 
 void require_consistent(const Preset& preset) {
@@ -175,10 +187,7 @@ void require_consistent(const Preset& preset) {
                                        "--max-num-batched-tokens allow " +
                                        std::to_string(places));
   }
-  if (preset.generation.num_beams > 1 && !preset.generation.stop.empty()) {
-    throw Error(ErrorCode::kUsage,
-                "--stop and --num-beams exclude each other: beams end at stop ids alone");
-  }
+  if (preset.generation.num_beams > 1) require_beams(preset.generation);
   const bool has_drafts = preset.speculative.method != DraftMethod::kNone;
   if (preset.speculative.method == DraftMethod::kModel && preset.speculative.draft_model.empty()) {
     throw Error(ErrorCode::kUsage, "--drafts model needs a draft model; --draft-model names one");

@@ -71,21 +71,34 @@ Choice choose(const std::vector<Candidate>& candidates, const OutputFile& file,
   return choice;
 }
 
-// Returns the number of captions in `output` whose clips have a failure in `now` at the same place;
-// 0 for an output without records of JSON. Throws as MappedFile.
-std::int64_t count_lost_captions(const fs::path& output, RecordIndex& now) {
+// The captions in a file that is about to be replaced, by what the new file has of their clips.
+struct OldCaptions {
+  std::int64_t num_failed = 0;   // a failure
+  std::int64_t num_unnamed = 0;  // no record
+};
+
+// Counts no caption in an output without records of JSON. Throws as MappedFile.
+OldCaptions count_old_captions(const fs::path& output, RecordIndex& now) {
   RecordIndex before;
   try {
     read_records({.path = output, .use = FileUse::kReplaced}, {}, before);
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
-    return 0;
+    return {};
   }
-  return std::count_if(before.slots().begin(), before.slots().end(), [&](const RecordSlot& old) {
+  OldCaptions counts;
+  for (const RecordSlot& old : before.slots()) {
+    if (!old.is_live || old.status == Status::kFailed) continue;
     const RecordSlot* const here = now.at_place(old.place);
-    return old.is_live && old.status != Status::kFailed && here != nullptr &&
-           here->status == Status::kFailed;
-  });
+    const auto is_there = [&] {
+      return here != nullptr ||
+             now.find_of_content({.content = old.content},
+                                 [](const RecordSlot& slot) { return slot.is_live; }) != nullptr;
+    };
+    if (!is_there()) ++counts.num_unnamed;
+    if (here != nullptr && here->status == Status::kFailed) ++counts.num_failed;
+  }
+  return counts;
 }
 
 }  // namespace
@@ -126,6 +139,7 @@ struct RecordFile::State {
   std::int64_t num_usable = 0;  // captions written by this run
   // Clips of this run that could not be read, and machine failures (is_machine_failure()).
   std::int64_t num_unread = 0;
+  std::int64_t num_dropped = 0;  // captions of other clips in the file that was replaced
 };
 
 RecordFile::RecordFile(const fs::path& path, Format format, const Manifest& manifest,
@@ -289,11 +303,11 @@ RecordFile::Ending RecordFile::finish() {
   if (state.format == Format::kJsonl) state.output.drop_superseded_lines(state.index);
   if (!is_beside) return Ending::kInPlace;
   if (!state.may_replace_output()) return Ending::kOldFileStays;
-  const bool is_jsonl = state.format == Format::kJsonl;
-  if (is_jsonl && count_lost_captions(state.output.output(), state.index) > 0) {
-    return Ending::kOldHasCaptions;
-  }
+  OldCaptions old;
+  if (state.format == Format::kJsonl) old = count_old_captions(state.output.output(), state.index);
+  if (old.num_failed > 0) return Ending::kOldHasCaptions;
   state.output.take_place_of_output();
+  state.num_dropped = old.num_unnamed;
   return Ending::kInPlace;
 }
 
@@ -320,5 +334,7 @@ bool RecordFile::is_beside() const { return state_->output.is_beside(); }
 const fs::path& RecordFile::written_path() const { return state_->output.file().path(); }
 
 std::int64_t RecordFile::num_found() const { return state_->num_found; }
+
+std::int64_t RecordFile::num_dropped() const { return state_->num_dropped; }
 
 }  // namespace caption::records

@@ -68,6 +68,9 @@ class RecordFile final : public RecordSink {
   const std::filesystem::path& written_path() const;
   // Number of valid records in the file when it was opened.
   std::int64_t num_found() const;
+  // Number of captions in the file that finish() replaced, in JSONL, of clips or prompts that have
+  // no record in the new one.
+  std::int64_t num_dropped() const;
 
  private:
   struct State;

@@ -118,6 +118,14 @@ TEST_SUITE("config/preset_check") {
     CHECK(contradictions("one", "engine: {max_num_seqs: 2}\n").empty());
   }
 
+  TEST_CASE("options of which a run would refuse one are not as planned") {
+    for (const char* option : {"temperature: 1", "num_logprobs: 0", "stop: [\"끝\"]"}) {
+      CAPTURE(option);
+      const std::string generation = "generation: {num_beams: 4, " + std::string(option) + "}\n";
+      CHECK(contradictions("beams", generation).size() == 1);
+    }
+  }
+
   TEST_CASE("what is no file is refused with what a preset is") {
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "preset_check_no_file";
     fs::create_directories(folder / "a_folder");

@@ -184,6 +184,16 @@ TEST_SUITE("records/foreign_files") {
     CHECK(overwrite(failed_record("c.mp4")) == RecordFile::Ending::kInPlace);
   }
 
+  TEST_CASE("--overwrite counts the captions of clips that it does not name") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4"), sample_record("b.mp4"), failed_record("c.mp4")});
+    RecordFile file(path, Format::kJsonl, kManifest, Existing::kOverwrite);
+    file.append(sample_record("a.mp4"));
+    CHECK(file.finish() == RecordFile::Ending::kInPlace);
+    CHECK(file.num_dropped() == 1);
+  }
+
   TEST_CASE("damaged lines of an output do not give its captions to --overwrite") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";
