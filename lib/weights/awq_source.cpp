@@ -18,6 +18,7 @@
 #include "base/math.h"
 #include "weights/internal/code_rows.h"
 #include "weights/internal/coded_source.h"
+#include "weights/internal/packed_config.h"
 #include "weights/quantise.h"
 
 namespace caption::weights {
@@ -229,15 +230,12 @@ QuantisedMatrix AwqTensor::borrow_codes(std::int64_t first, std::int64_t count) 
 }  // namespace
 
 CodedTensors find_awq(const Checkpoint& file, const JsonObject& config) {
-  // The keys beside bits, group size and version say how and which modules were quantised; the
+  // The keys beside bits, group size and layout say how and which modules were quantised; the
   // tensors of the file show both.
-  refuse_unknown_keys(config, {"quant_method", "bits", "w_bit", "group_size", "q_group_size",
-                               "zero_point", "version", "modules_to_not_convert", "backend",
-                               "do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config"});
-  const std::string version = config.get_string("version", "gemm");
-  if (version != "gemm" && version != "GEMM") {
-    refuse_value(config, "AWQ version " + quote_name(version), "gemm is");
-  }
+  check_packed_config(
+      config, {"w_bit", "q_group_size", "zero_point", "version", "format", "checkpoint_format",
+               "do_fuse", "fuse_max_seq_len", "modules_to_fuse"});
+  read_packed_layout(config, {"version", "format", "checkpoint_format"}, {"gemm", "GEMM"});
   const std::int64_t bits = config.get_int(config.has("bits") ? "bits" : "w_bit", 4, 1, 64);
   if (bits != 4) refuse_value(config, "AWQ with " + std::to_string(bits) + " bits", "4 is");
   const std::int64_t group_size =

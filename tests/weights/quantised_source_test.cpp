@@ -171,8 +171,9 @@ TEST_CASE("a configuration that this build does not read is refused by name") {
   constexpr Change kChanges[] = {
       {"awq_g32", "\"awq\"", "\"exl2\"",
        "; run another checkpoint of the model, or make one with quantize"},
-      {"awq_g32", "\"gemm\"", "\"gemv\"", "AWQ version \"gemv\""},
-      {"awq_g32", "\"gemm\"", "\"marlin\"", "AWQ version \"marlin\""},
+      {"awq_g32", "\"gemm\"", "\"gemv\"",
+       "version \"gemv\" is not read by this build; gemm and GEMM are"},
+      {"awq_g32", "\"gemm\"", "\"marlin\"", "version \"marlin\""},
       {"awq_g32", "\"bits\": 4", "\"bits\": 3", "AWQ with 3 bits"},
       {"awq_g32", "\"group_size\": 32", "\"group_size\": 33", "a group of 33 columns"},
       {"awq_g32", "\"zero_point\"", "\"rotation\"", "\"rotation\" is not known to this build"},
@@ -182,7 +183,7 @@ TEST_CASE("a configuration that this build does not read is refused by name") {
        "checkpoint_format \"marlin\""},
       {"gptq_v1", "\"int32\"", "\"int16\"", "pack_dtype \"int16\""},
       {"nf4", "\"llm_int8_threshold\"", "\"llm_int8_threshol_\"", "\"llm_int8_threshol_\""},
-      {"gptq_8_bits_v2", "\"meta\"", "\"dynamic\"", "\"dynamic\" is not known to this build"},
+      {"gptq_8_bits_v2", "\"meta\"", "\"mota\"", "\"mota\" is not known to this build"},
   };
   for (const Change& change : kChanges) {
     CAPTURE(change.message);

@@ -230,7 +230,7 @@ void refuse_bare_codes(const Checkpoint& file, const CodedTensors& coded, std::s
   }
 }
 
-void refuse_unknown_keys(const JsonObject& config, std::initializer_list<std::string_view> known) {
+void refuse_unknown_keys(const JsonObject& config, std::span<const std::string_view> known) {
   for (const std::string& key : config.keys()) {
     if (config.is_blank(key)) continue;
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;

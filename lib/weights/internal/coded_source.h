@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -179,7 +180,11 @@ void refuse_bare_codes(const Checkpoint& file, const CodedTensors& coded, std::s
 
 // Throws Error(kUnavailable) naming the first key of `config` that is not in `known` and has a
 // value other than null, false or an empty one: it might change the values of the weights.
-void refuse_unknown_keys(const JsonObject& config, std::initializer_list<std::string_view> known);
+void refuse_unknown_keys(const JsonObject& config, std::span<const std::string_view> known);
+inline void refuse_unknown_keys(const JsonObject& config,
+                                std::initializer_list<std::string_view> known) {
+  refuse_unknown_keys(config, std::span(known.begin(), known.size()));
+}
 // Throws Error(kUnavailable): "config.json: quantization_config: <what> is not supported ..."
 [[noreturn]] void refuse_value(const JsonObject& config, const std::string& what,
                                const std::string& supported);

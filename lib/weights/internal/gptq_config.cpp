@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "weights/internal/coded_source.h"
+#include "weights/internal/packed_config.h"
 
 namespace caption::weights {
 namespace {
@@ -46,43 +47,7 @@ bool is_by_gptqmodel(const JsonObject& config) {
 }  // namespace
 
 GptqFormat read_gptq_format(const JsonObject& config) {
-  // The keys that are not read below say how the codes were found and how to run them.
-  refuse_unknown_keys(config, {"quant_method",
-                               "bits",
-                               "group_size",
-                               "desc_act",
-                               "sym",
-                               "checkpoint_format",
-                               "format",
-                               "pack_dtype",
-                               "lm_head",
-                               "static_groups",
-                               "true_sequential",
-                               "damp_percent",
-                               "damp_auto_increment",
-                               "act_group_aware",
-                               "mse",
-                               "meta",
-                               "version",
-                               "tokenizer",
-                               "dataset",
-                               "model_name_or_path",
-                               "model_file_base_name",
-                               "model_seqlen",
-                               "block_name_to_quantize",
-                               "module_name_preceding_first_block",
-                               "modules_in_block_to_quantize",
-                               "batch_size",
-                               "pad_token_id",
-                               "use_exllama",
-                               "disable_exllama",
-                               "exllama_config",
-                               "max_input_length",
-                               "cache_block_outputs",
-                               "use_cuda_fp16",
-                               "backend",
-                               "modules_to_not_convert",
-                               "desc"});
+  check_packed_config(config, {"checkpoint_format", "format"});
   GptqFormat format;
   const std::int64_t bits = config.require_int("bits", 1, 64);
   if (bits != 4 && bits != 8) {
@@ -92,15 +57,10 @@ GptqFormat read_gptq_format(const JsonObject& config) {
   format.group_size = config.get_int("group_size", 128, -1, 1 << 20);
   require_group_size(config, format.group_size);
   format.has_group_of_column = config.get_bool("desc_act", false);
-  const std::string_view key = config.has("checkpoint_format") ? "checkpoint_format" : "format";
-  const std::string name = config.get_string(key, "gptq");
-  if (name != "gptq" && name != "gptq_v2") {
-    refuse_value(config, std::string(key) + " " + quote_name(name), "gptq and gptq_v2 are");
-  }
-  format.stores_zeros_less_one = name == "gptq";
+  const std::string layout =
+      read_packed_layout(config, {"checkpoint_format", "format"}, {"gptq", "gptq_v2"});
+  format.stores_zeros_less_one = layout == "gptq";
   format.has_borrows = is_by_gptqmodel(config);
-  const std::string packed = config.get_string("pack_dtype", "int32");
-  if (packed != "int32") refuse_value(config, "pack_dtype " + quote_name(packed), "int32 is");
   return format;
 }
 
