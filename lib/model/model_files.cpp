@@ -86,7 +86,7 @@ std::string text_type_of(const JsonObject& config, const Blueprint& blueprint) {
 
 // Bits are named by bitsandbytes with a switch, and by all others with a number.
 std::string quantisation_of(const JsonObject& config) {
-  const auto found = config.get_object("quantization_config");
+  const auto found = weights::find_quantisation(config);
   if (!found) return {};
   std::string text = found->get_string("quant_method", "unnamed");
   std::int64_t bits = 0;

@@ -24,16 +24,12 @@ constexpr Method kMethods[] = {{"awq", find_awq},
                                {"fp8", find_fp8},
                                {"gptq", find_gptq}};
 
-// Returns the quantization_config of a folder's config.json; a captioner may have it in
-// text_config.
+// Returns the quantization_config of a folder's config.json.
 std::optional<JsonObject> find_configuration(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
-  const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);
-  if (auto found = config.get_object("quantization_config")) return found;
-  const auto text = config.get_object("text_config");
-  return text ? text->get_object("quantization_config") : std::nullopt;
+  return find_quantisation(JsonObject::open(path, ErrorCode::kBadModel));
 }
 
 const Method& require_method(const JsonObject& config) {
@@ -66,6 +62,17 @@ void refuse_unnamed_codes(const std::filesystem::path& folder, const Checkpoint&
 }
 
 }  // namespace
+
+std::optional<JsonObject> find_quantisation(const JsonObject& config) {
+  constexpr const char* kKey = "quantization_config";
+  if (auto found = config.get_object(kKey)) return found;
+  for (const char* const part : {"text_config", "llm_config"}) {
+    const auto text = config.get_object(part);
+    if (!text) continue;
+    if (auto found = text->get_object(kKey)) return found;
+  }
+  return std::nullopt;
+}
 
 void require_known_method(const std::filesystem::path& folder) {
   if (const auto config = find_configuration(folder)) require_method(*config);

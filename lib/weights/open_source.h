@@ -3,16 +3,23 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
+#include "base/json.h"
 #include "weights/source.h"
 
 namespace caption::weights {
 
-// Opens a folder, or one .safetensors file. If config.json of the folder has a quantization_config,
-// the tensors are presented as those of the model that was quantised: `<module>.weight` where the
-// file holds codes, scales and zeros of other names. Methods: awq (version gemm),
-// bitsandbytes (nf4, fp4, LLM.int8()), compressed-tensors (pack-quantized of 4 and 8 bits,
-// int-quantized, float-quantized), fp8, gptq (4 and 8 bits). Thread-safe as Source says.
+// Returns the quantization_config of a config.json. A captioner may have it in the part that
+// describes its language model: text_config, or llm_config as LMDeploy writes InternVL's. Throws
+// Error(kBadModel) for one that is no object.
+std::optional<JsonObject> find_quantisation(const JsonObject& config);
+
+// Opens a folder, or one .safetensors file. If config.json of the folder has a quantization_config
+// (find_quantisation()), the tensors are presented as those of the model that was quantised:
+// `<module>.weight` where the file holds codes, scales and zeros of other names. Methods: awq
+// (version gemm), bitsandbytes (nf4, fp4, LLM.int8()), compressed-tensors (pack-quantized of 4 and
+// 8 bits, int-quantized, float-quantized), fp8, gptq (4 and 8 bits). Thread-safe as Source says.
 //
 // Every key of the configuration and the names, dtypes and shapes of all parts are validated here;
 // scales are validated when they are read. Throws Error(kBadModel) naming file and tensor or key;

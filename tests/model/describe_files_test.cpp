@@ -65,6 +65,10 @@ TEST_SUITE("model/describe_files") {
     CHECK(quantisation(R"({"quant_method": "bitsandbytes", "load_in_4bit": true})") ==
           "bitsandbytes, 4 bits");
     CHECK(quantisation("{}") == "unnamed");
+    CHECK(model::read_model_files(
+              write_config(R"({"model_type": "internvl_chat", "llm_config": )"
+                           R"({"quantization_config": {"quant_method": "awq", "bits": 4}}})"))
+              .quantisation == "awq, 4 bits");
     CHECK_THROWS_AS(model::read_model_files(write_config("{}")), Error);
   }
 

@@ -138,6 +138,19 @@ TEST_CASE("what a configuration of such a tool says otherwise is refused by name
       "quantization_config.dynamic"));
 }
 
+TEST_CASE("a captioner may have the configuration in that of its language model") {
+  const auto golden = quantised_golden("packed", "awq_g32");
+  const ExpectedWeights expected(golden);
+  for (const char* const part : {"text_config", "llm_config"}) {
+    CAPTURE(std::string(part));
+    QuantisedFiles files(golden);
+    files.config = std::string("{\"") + part + "\":" + quoted_config(kGptqModelAwq) + "}";
+    const auto source = files.open();
+    const ConstView read = source->read(kCodedWeight, expected.weight().shape());
+    CHECK(count_unequal_bits(read, expected.weight()) == 0);
+  }
+}
+
 TEST_SUITE_END();
 
 }  // namespace caption::weights
