@@ -262,6 +262,17 @@ TEST_CASE("a scale that is not finite is refused when it is read") {
   }
 }
 
+TEST_CASE("a weight that cannot be decoded is refused each time it is read") {
+  QuantisedFiles files(golden("awq_g32"));
+  files.bytes_of("a.b.scales")[1] = 0x7C;  // infinity
+  const auto source = files.open();
+  for (int i = 0; i < 2; ++i) {
+    CHECK_THROWS_WITH_AS(source->read(kWeight, {40, 96}),
+                         doctest::Contains("\"a.b.scales\" holds a number that is not finite"),
+                         Error);
+  }
+}
+
 TEST_CASE("a number that is not finite is found by file, tensor and element") {
   QuantisedFiles files(golden("gptq_v1"));
   CHECK_FALSE(files.open()->find_broken_tensor().has_value());

@@ -81,9 +81,8 @@ ConstView CodedSource::read(std::string_view tensor, const Shape& shape) {
   const CodedTensor& coded = require_coded(tensor, shape);
   const auto found = decoded_.find(tensor);
   if (found != decoded_.end()) return std::as_const(found->second).view();
-  Tensor& numbers = decoded_[std::string(tensor)];
-  numbers = coded.decode();
-  return std::as_const(numbers).view();
+  const Tensor& numbers = decoded_.emplace(tensor, coded.decode()).first->second;
+  return numbers.view();
 }
 
 std::vector<std::span<const std::byte>> CodedSource::mapped_bytes(std::string_view tensor) const {
