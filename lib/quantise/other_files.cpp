@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <string_view>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/open_file.h"
+#include "base/units.h"
 #include "drafts/layer_choice.h"
 
 namespace caption::quantise {
@@ -26,6 +29,25 @@ bool is_of_weights(const std::string& name) {
                      [&](std::string_view end) { return name.ends_with(end); });
 }
 
+// Throws for a file that could not be copied once the weights are made.
+void require_copyable(const fs::path& path) {
+  std::int64_t size_bytes = 0;
+  try {
+    size_bytes = OpenFile(path).size_bytes();
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    throw Error(ErrorCode::kBadModel,
+                std::string(error.what()) +
+                    "; quantize copies what a model's folder holds beside its weights: put the "
+                    "file back, or remove it from the folder");
+  }
+  if (size_bytes <= kMaxOtherFileBytes) return;
+  throw Error(ErrorCode::kBadModel,
+              path.string() + ": has " + format_bytes(size_bytes) +
+                  ", and quantize copies files beside the weights of at most " +
+                  format_bytes(kMaxOtherFileBytes) + "; move it out of the folder");
+}
+
 }  // namespace
 
 std::vector<std::string> find_other_files(const fs::path& folder) {
@@ -35,7 +57,7 @@ std::vector<std::string> find_other_files(const fs::path& folder) {
        entry.increment(error)) {
     std::error_code ignored;
     const std::string name = entry->path().filename().string();
-    // A link that leads nowhere is refused when it is copied.
+    // A link that leads nowhere counts, so that it is refused.
     const bool is_file = entry->is_regular_file(ignored) || !entry->exists(ignored);
     const bool is_wanted = is_file && !name.starts_with('.') && name != "config.json" &&
                            name != drafts::kLayerFileName && !is_of_weights(name);
@@ -45,6 +67,7 @@ std::vector<std::string> find_other_files(const fs::path& folder) {
     throw Error(ErrorCode::kIo, folder.string() + ": cannot list the folder: " + error.message());
   }
   std::sort(names.begin(), names.end());
+  for (const std::string& wanted : names) require_copyable(folder / wanted);
   return names;
 }
 

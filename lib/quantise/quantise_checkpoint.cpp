@@ -32,7 +32,6 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 // They change with the bytes that this program makes of the same weights.
 constexpr const char* kRevision = "1";
 constexpr const char* kRevisionOfCalibratedAwq = "2";
-constexpr std::size_t kMaxOtherFileBytes = 1u << 30;
 
 const FormatEntry& require_format(const QuantiseOptions& options) {
   const FormatEntry* const entry = find_format(options.format);
