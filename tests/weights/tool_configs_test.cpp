@@ -1,5 +1,6 @@
-// Configurations as quantisers write them around AWQ and GPTQ codes: the goldens of packed files
-// (scripts/make_goldens_packed.py) with the whole quantization_config of a tool.
+// Configurations as quantisers write them: the goldens of packed files
+// (scripts/make_goldens_packed.py, scripts/make_goldens_compressed_tensors.py) with the whole
+// quantization_config of a tool.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -149,6 +150,27 @@ TEST_CASE("a captioner may have the configuration in that of its language model"
     const ConstView read = source->read(kCodedWeight, expected.weight().shape());
     CHECK(count_unequal_bits(read, expected.weight()) == 0);
   }
+}
+
+TEST_CASE("a group of compressed-tensors without weights rounds other things") {
+  const auto golden = quantised_golden("compressed_tensors", "w4_g32");
+  const Shape shape = ExpectedWeights(golden).weight().shape();
+  QuantisedFiles files(golden);
+  files.replace_config(R"("config_groups": {)",
+                       R"("config_groups": {"attention": {"targets": ["re:.*self_attn$"], )"
+                       R"("weights": null, "input_activations": {"num_bits": 8, "type": "float", )"
+                       R"("strategy": "tensor"}, "output_activations": null},)");
+  const auto source = files.open();
+  const auto without_group = open_source(golden);
+  CHECK(count_unequal_bits(source->read(kCodedWeight, shape),
+                           without_group->read(kCodedWeight, shape)) == 0);
+
+  QuantisedFiles none(golden);
+  none.config = quoted_config(
+      R"("quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{)"
+      R"("attention":{"targets":["re:.*self_attn$"],"input_activations":{"num_bits":8}}})");
+  CHECK(contains_text(error_of_files(none, shape, ErrorCode::kBadModel),
+                      "config_groups holds no group with weights"));
 }
 
 TEST_SUITE_END();

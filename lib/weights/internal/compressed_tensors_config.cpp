@@ -117,7 +117,6 @@ bool read_rounds_activations(const JsonObject& group) {
 }
 
 CompressionScheme read_scheme(const JsonObject& group, const std::string& format) {
-  refuse_unknown_keys(group, {"targets", "weights", "input_activations", "format"});
   const JsonObject weights = require_object(group, "weights");
   refuse_unknown_keys(weights,
                       {"num_bits", "type", "symmetric", "strategy", "group_size", "block_structure",
@@ -183,10 +182,13 @@ std::vector<CompressionScheme> read_compression_schemes(const JsonObject& config
     if (groups.type_of(name) == JsonType::kList) {
       refuse_value(groups, "the preset " + quote_name(name), "groups that say their numbers are");
     }
-    schemes.push_back(read_scheme(require_object(groups, name), format));
+    const JsonObject group = require_object(groups, name);
+    refuse_unknown_keys(group, {"targets", "weights", "input_activations", "format"});
+    // A group without weights rounds what its modules compute, such as the inputs of attention.
+    if (!group.is_blank("weights")) schemes.push_back(read_scheme(group, format));
   }
   if (schemes.empty()) {
-    throw Error(ErrorCode::kBadModel, config.name() + ".config_groups holds no group" +
+    throw Error(ErrorCode::kBadModel, config.name() + ".config_groups holds no group with weights" +
                                           mend_advice(ErrorCode::kBadModel));
   }
   return schemes;

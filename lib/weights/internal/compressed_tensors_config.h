@@ -28,9 +28,9 @@ struct CompressionScheme {
   bool rounds_activations = false;
 };
 
-// Returns the groups, at least one. Throws Error(kBadModel) for an impossible value; kUnavailable
-// naming key and value for what this build does not read: other formats and numbers of bits, sparse
-// weights, rotations, schemes for the KV cache and for outputs.
+// Returns the groups that have weights, at least one. Throws Error(kBadModel) for an impossible
+// value; kUnavailable naming key and value for what this build does not read: other formats and
+// numbers of bits, sparse weights, rotations, schemes for the KV cache and for outputs.
 std::vector<CompressionScheme> read_compression_schemes(const JsonObject& config);
 
 }  // namespace caption::weights
