@@ -1,9 +1,8 @@
 // Checkpoints of compressed-tensors, which llm-compressor writes.
 //
 // pack-quantized, b = 4 or 8 bits:
-//   <module>.weight_packed      I32 [N, ceil(K * b / 32)]   32 / b neighbouring columns in a word,
-//   the
-//                               first in the lowest bits, as q + 2^(b - 1)
+//   <module>.weight_packed      I32 [N, ceil(K * b / 32)]   32 / b neighbouring columns in a
+//                               word, the first in the lowest bits, as q + 2^(b - 1)
 //   <module>.weight_shape       I64 or I32 [2]: N, K
 //   <module>.weight_zero_point  I32 [ceil(N * b / 32), G]   packed along the rows, as the codes
 //   <module>.weight_g_idx       I32 [K]                     with act-order: the group of column k

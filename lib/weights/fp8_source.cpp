@@ -1,17 +1,16 @@
 // Checkpoints of 8-bit floating-point weights (quant_method "fp8") as transformers, vLLM and the
 // authors of DeepSeek-V3 and Qwen3 write them.
 //   <module>.weight            F8_E4M3 [N, K]
-//   <module>.weight_scale_inv  F32 or BF16 [ceil(N / rows), ceil(K / columns)] with
-//   weight_block_size
-//                              [rows, columns]; one number without it
+//   <module>.weight_scale_inv  F32 or BF16 [ceil(N / rows), ceil(K / columns)] where
+//                              weight_block_size is [rows, columns]; one number without it
 //   <module>.weight_scale      one number, or one for each of the N rows
 //   W[n, k] = weight[n, k] * scale, computed in f32 and rounded to bf16; numbers with a scale per
 //   row, or one for all, are kept by models in fp8 (Source::e4m3_of())
 // The scales of inputs (input_scale, activation_scale) are not used: inputs are not rounded to 8
 // bits here.
-// Sources: transformers 4.57 (integrations/finegrained_fp8.py); vLLM (model_executor/layers/
-// quantization/fp8.py); DeepSeek-V3 (inference/kernel.py, weight_dequant); arXiv:2209.05433 for the
-// numbers (tensor/e4m3.h).
+// Sources: transformers 4.57 and 5.24 (integrations/finegrained_fp8.py,
+// utils/quantization_config.py); vLLM (model_executor/layers/quantization/fp8.py); DeepSeek-V3
+// (inference/kernel.py, weight_dequant); arXiv:2209.05433 for the numbers (tensor/e4m3.h).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -152,13 +151,15 @@ Tensor Fp8Tensor::decode() const {
 // weight_block_size.
 std::optional<ScaleBlock> read_block(const JsonObject& config) {
   // The keys that are not read below choose modules and say how inputs are rounded.
-  refuse_unknown_keys(config,
-                      {"quant_method", "activation_scheme", "weight_block_size", "fmt", "scale_fmt",
-                       "modules_to_not_convert", "ignored_layers", "dequantize"});
+  refuse_unknown_keys(config, {"quant_method", "activation_scheme", "weight_block_size", "fmt",
+                               "scale_fmt", "modules_to_not_convert", "modules_to_convert",
+                               "ignored_layers", "dequantize", "expert_dtype"});
   const std::string format = config.get_string("fmt", "e4m3");
   if (format != "e4m3" && format != "float8_e4m3fn") {
     refuse_value(config, "fmt " + quote_name(format), "e4m3 is");
   }
+  const std::string experts = config.get_string("expert_dtype", "fp8");
+  if (experts != "fp8") refuse_value(config, "expert_dtype " + quote_name(experts), "fp8 is");
   if (!config.has("weight_block_size")) return std::nullopt;
   const std::vector<std::int64_t> block = config.get_ints("weight_block_size");
   constexpr std::int64_t kMaxExtent = 1 << 20;

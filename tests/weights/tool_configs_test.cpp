@@ -3,6 +3,7 @@
 // quantization_config of a tool.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "base/error.h"
@@ -72,6 +73,15 @@ std::string refusal_with(const char* golden, const std::string& members, ErrorCo
   QuantisedFiles files(quantised_golden("packed", golden));
   files.config = quoted_config(members);
   return error_of_files(files, {32, golden == std::string("awq_g32") ? 96 : 64}, code);
+}
+
+// Whether the weight of changed files has the bits of the golden's.
+bool reads_as(const QuantisedFiles& files, const std::filesystem::path& golden,
+              const Shape& shape) {
+  const auto changed = files.open();
+  const auto unchanged = open_source(golden);
+  return count_unequal_bits(changed->read(kCodedWeight, shape),
+                            unchanged->read(kCodedWeight, shape)) == 0;
 }
 
 }  // namespace
@@ -160,10 +170,7 @@ TEST_CASE("a group of compressed-tensors without weights rounds other things") {
                        R"("config_groups": {"attention": {"targets": ["re:.*self_attn$"], )"
                        R"("weights": null, "input_activations": {"num_bits": 8, "type": "float", )"
                        R"("strategy": "tensor"}, "output_activations": null},)");
-  const auto source = files.open();
-  const auto without_group = open_source(golden);
-  CHECK(count_unequal_bits(source->read(kCodedWeight, shape),
-                           without_group->read(kCodedWeight, shape)) == 0);
+  CHECK(reads_as(files, golden, shape));
 
   QuantisedFiles none(golden);
   none.config = quoted_config(
@@ -171,6 +178,22 @@ TEST_CASE("a group of compressed-tensors without weights rounds other things") {
       R"("attention":{"targets":["re:.*self_attn$"],"input_activations":{"num_bits":8}}})");
   CHECK(contains_text(error_of_files(none, shape, ErrorCode::kBadModel),
                       "config_groups holds no group with weights"));
+}
+
+// FineGrainedFP8Config.to_dict() of transformers 5.24.
+TEST_CASE("the configuration of FP8 that transformers 5 writes is read") {
+  const auto golden = quantised_golden("compressed_tensors", "plain_fp8_block");
+  const std::string config =
+      R"("quant_method":"fp8","activation_scheme":"dynamic","weight_block_size":[128,128],)"
+      R"("dequantize":false,"modules_to_not_convert":["lm_head"],"modules_to_convert":null,)"
+      R"("scale_fmt":"float","expert_dtype":)";
+  const Shape shape = ExpectedWeights(golden).weight().shape();
+  QuantisedFiles files(golden);
+  files.config = quoted_config(config + R"("fp8")");
+  CHECK(reads_as(files, golden, shape));
+  files.config = quoted_config(config + R"("fp4")");
+  CHECK(contains_text(error_of_files(files, shape, ErrorCode::kUnavailable),
+                      "expert_dtype \"fp4\" is not read by this build; fp8 is"));
 }
 
 TEST_SUITE_END();
