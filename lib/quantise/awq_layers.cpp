@@ -34,14 +34,6 @@ double squared_difference(ConstView a, ConstView b) {
   return sum;
 }
 
-Tensor difference_of(ConstView a, ConstView b) {
-  Tensor difference(DType::kF32, a.shape());
-  for (std::int64_t i = 0; i < a.num_elements(); ++i) {
-    difference.as<float>()[i] = a.as<float>()[i] - b.as<float>()[i];
-  }
-  return difference;
-}
-
 // The dtype of a tensor that keeps its own.
 DType dtype_of(const TensorPlan& tensor) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -157,10 +149,7 @@ Scales AwqLayer::search_o() {
   magnitudes.add(attended);
   moments.add(stream_, attended, on_work_);
   const ConstView matrix = std::as_const(weights_.matrices[kO]).view();
-  const ModuleLoss loss = [&](std::span<const ConstView> candidates) {
-    return mean_squared_output(stream_, difference_of(candidates[0], matrix).view(), moments,
-                               on_work_);
-  };
+  const ModuleLoss loss = linear_loss(stream_, matrix, moments, on_work_);
   return search_scales(stream_.pool(), std::span(&matrix, 1), magnitudes.means(), loss, options_)
       .scales;
 }
@@ -204,10 +193,7 @@ Scales AwqLayer::search_down() {
     magnitudes.add(inner);
     moments.add(stream_, inner, on_work_);
   });
-  const ModuleLoss loss = [&](std::span<const ConstView> candidates) {
-    return mean_squared_output(stream_, difference_of(candidates[0], matrix).view(), moments,
-                               on_work_);
-  };
+  const ModuleLoss loss = linear_loss(stream_, matrix, moments, on_work_);
   return search_scales(stream_.pool(), std::span(&matrix, 1), magnitudes.means(), loss, options_)
       .scales;
 }

@@ -170,9 +170,11 @@ AwqScales search_scales(ThreadPool& pool, std::span<const ConstView> matrices,
   return best;
 }
 
-ModuleLoss linear_loss(Stream& stream, ConstView matrix, const InputMoments& moments) {
+ModuleLoss linear_loss(Stream& stream, ConstView matrix, const InputMoments& moments,
+                       OnWork on_work) {
   check_matrix(matrix, moments.columns());
-  return [&stream, matrix, &moments](std::span<const ConstView> weights) {
+  return [&stream, matrix, &moments,
+          on_work = std::move(on_work)](std::span<const ConstView> weights) {
     Tensor difference(DType::kF32, matrix.shape());
     const std::int64_t columns = matrix.dim(1);
     stream.pool().parallel_for(matrix.dim(0), row_grain(columns),
@@ -182,7 +184,7 @@ ModuleLoss linear_loss(Stream& stream, ConstView matrix, const InputMoments& mom
                                    difference.as<float>()[i] = candidate[i] - matrix.as<float>()[i];
                                  }
                                });
-    return mean_squared_output(stream, difference.view(), moments);
+    return mean_squared_output(stream, difference.view(), moments, on_work);
   };
 }
 

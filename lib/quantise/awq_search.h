@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "base/on_work.h"
 #include "quantise/input_moments.h"
 #include "tensor/tensor.h"
 
@@ -65,8 +66,10 @@ AwqScales search_scales(ThreadPool& pool, std::span<const ConstView> matrices,
                         const AwqOptions& options);
 
 // Returns the loss of a module that is one linear layer, with the weights `matrix` [N, K] f32,
-// dense: mean_squared_output() of what is given minus these. Borrows all three.
-ModuleLoss linear_loss(Stream& stream, ConstView matrix, const InputMoments& moments);
+// dense: mean_squared_output() of what is given minus these, which reports to `on_work`. Borrows
+// stream, matrix and moments.
+ModuleLoss linear_loss(Stream& stream, ConstView matrix, const InputMoments& moments,
+                       OnWork on_work = {});
 
 // matrix [N, K] f32: w[n, k] *= scales[k].
 void multiply_columns(ThreadPool& pool, View matrix, std::span<const float> scales);

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "base/open_file.h"
 #include "weights/ggml_encode.h"
@@ -68,17 +69,8 @@ bool begins_with(const fs::path& path, const std::string& header) {
 }
 
 [[noreturn]] void throw_io(const std::string& where, const std::string& what, int error_number) {
-  throw Error(ErrorCode::kIo, where + ": cannot " + what + ": " + describe_errno(error_number));
-}
-
-void sync_folder(const fs::path& folder) {
-  const FileDescriptor descriptor(
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (descriptor.get() < 0) throw_io(folder.string(), "open the folder", errno);
-  // EINVAL: the file system does not sync folders.
-  if (::fsync(descriptor.get()) != 0 && errno != EINVAL) {
-    throw_io(folder.string(), "sync the folder", errno);
-  }
+  throw Error(output_error_code(error_number),
+              where + ": cannot " + what + ": " + describe_errno(error_number));
 }
 
 }  // namespace
@@ -188,14 +180,8 @@ std::string GgufWriter::where() const {
 }
 
 void GgufWriter::flush() {
-  const char* at = buffer_.data();
-  std::size_t left = buffer_.size();
-  while (left > 0) {
-    const ::ssize_t written = ::write(file_.get(), at, left);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw_io(where(), "write", errno);
-    at += written;
-    left -= static_cast<std::size_t>(written);
+  if (const int error = write_whole(file_.get(), buffer_); error != 0) {
+    throw_io(where(), "write", error);
   }
   buffer_.clear();
 }

@@ -83,8 +83,9 @@ struct GgufTensorHeader {
   std::size_t size_bytes() const;  // throws Error(kInternal) unless the rows are whole blocks
 };
 
-// For one thread. Every function throws Error(kIo) "PATH: ..." with the system's reason; a message
-// about a tensor's bytes names it.
+// For one thread. Every function throws Error(kIo) or, where the system has no memory or descriptor
+// left, Error(kOutOfMemory), "PATH: ..." with the system's reason; a message about a tensor's bytes
+// names it.
 class GgufWriter {
  public:
   static constexpr const char* kUnfinished = ".part";  // appended to the name of an unfinished file
