@@ -79,9 +79,8 @@ std::int64_t CalibratedLayers::missing_file_bytes(const OutputFolder& folder) co
   return sum;
 }
 
-std::int64_t CalibratedLayers::work(std::size_t layer, bool is_found,
-                                    const HiddenStates& hidden) const {
-  return is_found ? run_work(hidden) : solver_->work(layers_[layer], hidden);
+std::int64_t CalibratedLayers::work(std::size_t layer, const HiddenStates& hidden) const {
+  return is_found_[layer] ? run_work(hidden) : solver_->work(layers_[layer], hidden);
 }
 
 bool CalibratedLayers::make(OutputFolder& folder,
@@ -100,17 +99,21 @@ bool CalibratedLayers::make(OutputFolder& folder,
     on_progress(progress_);
   };
   try {
-    HiddenStates hidden(stream_, *source_.blueprint.text, *source_.options.calibration,
-                        embedding_of(source_), on_work);
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      progress_.work_total += work(i, folder.names_shard(file_of(i)), hidden);
+    const std::size_t end = find_files(folder);
+    if (end > 0) {
+      HiddenStates hidden(stream_, *source_.blueprint.text, *source_.options.calibration,
+                          embedding_of(source_), on_work);
+      for (std::size_t i = 0; i < end; ++i) progress_.work_total += work(i, hidden);
+      for (std::size_t i = 0; i < end; ++i) {
+        make_layer(i, hidden, folder);
+        progress_.layers_done += 1;
+        progress_.layer_part = 0;
+        on_progress(progress_);
+      }
     }
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      make_layer(i, hidden, folder);
-      progress_.layers_done += 1;
-      progress_.layer_part = 0;
-      on_progress(progress_);
-    }
+    if (end == layers_.size()) return true;
+    progress_.layers_done = num_layers();
+    on_progress(progress_);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCancelled) throw;
     return false;
@@ -118,18 +121,25 @@ bool CalibratedLayers::make(OutputFolder& folder,
   return true;
 }
 
+std::size_t CalibratedLayers::find_files(const OutputFolder& folder) {
+  std::size_t end = 0;
+  is_found_.clear();
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    is_found_.push_back(folder.has_shard(file_of(i), source_.options.stop));
+    if (!is_found_.back()) end = i + 1;
+  }
+  return end;
+}
+
 void CalibratedLayers::make_layer(std::size_t index, HiddenStates& hidden, OutputFolder& folder) {
   const LayerPlan& layer = layers_[index];
-  const bool is_found = folder.has_shard(file_of(index), source_.options.stop);
   layer_begin_ = progress_.work_done;
-  layer_work_ = work(index, is_found, hidden);
-  // A file that is not what the manifest says was not expected to be made.
-  progress_.work_total += layer_work_ - work(index, folder.names_shard(file_of(index)), hidden);
+  layer_work_ = work(index, hidden);
   hidden.begin_layer(index);
   LayerWeights weights = read_layer(source_.checkpoint, layer.names, hidden.on_work());
   for (const std::string& name : layer.names.all()) source_.checkpoint.release(name);
   const std::filesystem::path path = folder.path() / file_of(index);
-  if (is_found) {
+  if (is_found_[index]) {
     const weights::Checkpoint made = weights::Checkpoint::open(path);
     solver_->pass(layer, std::move(weights), made, hidden);
     return;

@@ -46,7 +46,8 @@ struct QuantiseProgress {
   std::int64_t layers_done = 0;
   std::int64_t layers_total = 0;
   double layer_part = 0;  // share of the current layer's work that is done, 0 to 1
-  // Multiply-adds. Layers that an earlier call made count only what the hidden states need to pass.
+  // Multiply-adds. Layers that an earlier call made count only what the hidden states need to pass
+  // them, and nothing where no later layer is missing.
   std::int64_t work_done = 0;
   std::int64_t work_total = 0;
   std::int64_t work_us = 0;     // spent on work_done; reading and writing take the rest

@@ -174,6 +174,39 @@ TEST_CASE("a layer's file that is not what the manifest says is made again") {
   CHECK(files_of(options.output) == expected);
 }
 
+TEST_CASE("layers after the last missing one are not computed again") {
+  const Calibration prompts = draw_prompts(1280, 2, 30, 6);
+  QuantiseOptions options =
+      calibrated_options(demo_model(), new_folder("quantise_calibrated/whole"), "gptq", &prompts);
+  REQUIRE(quantise_checkpoint(options).is_complete);
+  const Files expected = files_of(options.output);
+  options.output = new_folder("quantise_calibrated/all_layers");
+  std::atomic<bool> stop{false};
+  options.stop = &stop;
+  std::int64_t whole_work = 0;
+  options.on_progress = [&](const QuantiseProgress& progress) {
+    whole_work = progress.work_total;
+    stop = progress.tensors_done == 1;
+  };
+  CHECK_FALSE(quantise_checkpoint(options).is_complete);
+  REQUIRE(whole_work > 0);
+  stop = false;
+  const fs::path all_layers = new_folder("quantise_calibrated/some_layers");
+  fs::copy(options.output, all_layers);
+  QuantiseProgress last = last_progress(options);
+  CHECK(last.layers_done == 4);
+  CHECK(last.work_total == 0);
+  CHECK(files_of(options.output) == expected);
+  // The first of four layers is made again, and those after it are kept.
+  options.output = all_layers;
+  fs::remove(all_layers / "caption-cli.layer-00000.safetensors");
+  last = last_progress(options);
+  CHECK(last.layers_done == 4);
+  CHECK(last.work_done == last.work_total);
+  CHECK(last.work_total == whole_work / 4);
+  CHECK(files_of(options.output) == expected);
+}
+
 TEST_CASE("work within layers is told, is all that was expected, and ends in the same bytes") {
   for (const std::string name :
        {"llama/yarn_mscale", "llama/biased_wide_heads_f16", "mistral/window_linear"}) {

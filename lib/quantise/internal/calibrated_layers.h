@@ -1,7 +1,7 @@
 // quantise/internal/calibrated_layers.h: the layers of a calibrated checkpoint, made one after
 // another. Each becomes a file of its own in the output folder, which is complete when the manifest
-// names it; a later call keeps such files, and only moves the hidden states through their layers.
-// The files are removed when the checkpoint is complete.
+// names it; a later call keeps such files, and only moves the hidden states through their layers,
+// as far as a later layer is missing. The files are removed when the checkpoint is complete.
 #pragma once
 
 #include <cstddef>
@@ -60,9 +60,12 @@ class CalibratedLayers {
 
  private:
   void make_layer(std::size_t layer, HiddenStates& hidden, OutputFolder& folder);
+  // Finds the files that an earlier call made. Returns how many layers the hidden states have to
+  // pass: up to the last one that has no file.
+  std::size_t find_files(const OutputFolder& folder);
   // Returns the multiply-adds that a layer needs: to be made, or for the hidden states alone to
   // pass it if its file is found.
-  std::int64_t work(std::size_t layer, bool is_found, const HiddenStates& hidden) const;
+  std::int64_t work(std::size_t layer, const HiddenStates& hidden) const;
   bool is_stopped() const {
     return source_.options.stop != nullptr && source_.options.stop->load();
   }
@@ -71,6 +74,7 @@ class CalibratedLayers {
   CalibratedSource source_;
   std::vector<LayerPlan> layers_;
   std::unique_ptr<LayerSolver> solver_;
+  std::vector<bool> is_found_;  // whether an earlier call made the layer's file
   LayersProgress progress_;
   std::int64_t layer_begin_ = 0;                     // progress_.work_done before the layer
   std::int64_t layer_work_ = 0;                      // multiply-adds that the current layer needs
