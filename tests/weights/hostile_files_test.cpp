@@ -107,18 +107,25 @@ TEST_SUITE("weights/hostile_files") {
     }
   }
 
-  TEST_CASE("a configuration has at most 256 groups of modules") {
-    std::string groups;
-    for (int i = 0; i < 257; ++i) {
-      groups += (i == 0 ? "\"" : ",\"") + std::to_string(i) +
-                R"(":{"targets":["Linear"],"weights":{"num_bits":8,"strategy":"channel"}})";
-    }
-    const std::string config =
-        R"({"quantization_config":{"quant_method":"compressed-tensors","format":"int-quantized",)"
-        R"("config_groups":{)" +
-        groups + "}}}";
-    check_contains(refusal_of(config, safetensors("{}", 0), ErrorCode::kUnavailable),
-                   "257 groups is not read by this build; at most 256 are");
+  TEST_CASE("a configuration has at most 32 different groups of modules") {
+    const auto config_of = [](int num_schemes, int num_equal) {
+      std::string groups;
+      for (int i = 0; i < num_schemes + num_equal; ++i) {
+        const std::string width = std::to_string(i < num_schemes ? 2 + 2 * i : 2);
+        groups += (i == 0 ? "\"" : ",\"") + std::to_string(i) +
+                  R"(":{"targets":["Linear"],"weights":{"num_bits":8,"strategy":"group",)"
+                  R"("group_size":)" +
+                  width + "}}";
+      }
+      return R"({"quantization_config":{"quant_method":"compressed-tensors",)"
+             R"("format":"int-quantized","config_groups":{)" +
+             groups + "}}}";
+    };
+    check_contains(refusal_of(config_of(33, 0), safetensors("{}", 0), ErrorCode::kUnavailable),
+                   "config_groups: a group beyond 32 different ones is not read by this build; at "
+                   "most so many are");
+    check_contains(refusal_of(config_of(32, 300), safetensors("{}", 0), ErrorCode::kBadModel),
+                   "holds no weight of this format");
   }
 
   TEST_CASE("no file has more layers than tensors") {

@@ -10,7 +10,7 @@ namespace caption::weights {
 namespace {
 
 constexpr std::int64_t kMaxExtent = 1 << 20;  // most rows or columns of a group or block
-constexpr std::size_t kMaxGroups = 256;       // a module is tried with each of them
+constexpr std::size_t kMaxSchemes = 32;       // a module is tried with each of them
 
 struct FormatName {
   std::string_view name;
@@ -172,20 +172,22 @@ std::vector<CompressionScheme> read_compression_schemes(const JsonObject& config
                        "global_compression_ratio", "version", "run_compressed", "sparsity_config"});
   const std::string format = config.require_string("format");
   const JsonObject groups = require_object(config, "config_groups");
-  const std::vector<std::string> names = groups.keys();
-  if (names.size() > kMaxGroups) {
-    refuse_value(groups, std::to_string(names.size()) + " groups",
-                 "at most " + std::to_string(kMaxGroups) + " are");
-  }
   std::vector<CompressionScheme> schemes;
-  for (const std::string& name : names) {
+  for (const std::string& name : groups.keys()) {
     if (groups.type_of(name) == JsonType::kList) {
       refuse_value(groups, "the preset " + quote_name(name), "groups that say their numbers are");
     }
     const JsonObject group = require_object(groups, name);
     refuse_unknown_keys(group, {"targets", "weights", "input_activations", "format"});
     // A group without weights rounds what its modules compute, such as the inputs of attention.
-    if (!group.is_blank("weights")) schemes.push_back(read_scheme(group, format));
+    if (group.is_blank("weights")) continue;
+    const CompressionScheme scheme = read_scheme(group, format);
+    if (std::find(schemes.begin(), schemes.end(), scheme) != schemes.end()) continue;
+    if (schemes.size() == kMaxSchemes) {
+      refuse_value(groups, "a group beyond " + std::to_string(kMaxSchemes) + " different ones",
+                   "at most so many are");
+    }
+    schemes.push_back(scheme);
   }
   if (schemes.empty()) {
     throw Error(ErrorCode::kBadModel, config.name() + ".config_groups holds no group with weights" +

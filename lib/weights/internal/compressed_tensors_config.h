@@ -26,11 +26,14 @@ struct CompressionScheme {
   ScaleBlock block;
   // Whether input_activations are integers of 8 bits with a symmetric scale for each token.
   bool rounds_activations = false;
+
+  friend bool operator==(const CompressionScheme&, const CompressionScheme&) = default;
 };
 
-// Returns the groups that have weights, at least one. Throws Error(kBadModel) for an impossible
-// value; kUnavailable naming key and value for what this build does not read: other formats and
-// numbers of bits, sparse weights, rotations, schemes for the KV cache and for outputs.
+// Returns the different schemes of the groups that have weights, at least one and at most 32.
+// Throws Error(kBadModel) for an impossible value; kUnavailable naming key and value for what this
+// build does not read: other formats and numbers of bits, sparse weights, rotations, schemes for
+// the KV cache and for outputs.
 std::vector<CompressionScheme> read_compression_schemes(const JsonObject& config);
 
 }  // namespace caption::weights

@@ -18,6 +18,8 @@ namespace caption::weights {
 struct ScaleBlock {
   std::int64_t rows = 1;
   std::int64_t columns = 1;
+
+  friend bool operator==(const ScaleBlock&, const ScaleBlock&) = default;
 };
 
 // Whether scales are largest magnitudes of weights, which are not negative, or of any sign, as some
