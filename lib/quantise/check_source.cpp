@@ -58,6 +58,13 @@ void require_plain_folder(const fs::path& model) {
                   "); codes are not rounded a second time, so give the model that it was made of");
 }
 
+void require_other_folder(const fs::path& model, const fs::path& output) {
+  if (!is_same_file(model, output)) return;
+  throw Error(ErrorCode::kUsage, output.string() +
+                                     ": is the model's own folder, whose files stay as they are; "
+                                     "give another folder with -o");
+}
+
 namespace {
 
 // The tokenizer of a language model, which a composed model opens with it.

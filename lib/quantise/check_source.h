@@ -11,10 +11,13 @@ namespace caption::quantise {
 // one whose weights are quantised already.
 void require_plain_folder(const std::filesystem::path& model);
 
-// The same, and opens a captioner as a run does, with its processor, tokenizer and
-// generation_config.json; reads config.json and generation_config.json of a language model or a
-// tower, and the former's tokenizer. Reads no weights. Throws as
-// model::read_blueprint() and model::open_model().
+// Throws Error(kUsage) where what is made of a model would go into the model's own folder.
+void require_other_folder(const std::filesystem::path& model, const std::filesystem::path& output);
+
+// The same as require_plain_folder(), and opens a captioner as a run does, with its processor,
+// tokenizer and generation_config.json; reads config.json and generation_config.json of a language
+// model or a tower, and the former's tokenizer. Reads no weights. Throws as model::read_blueprint()
+// and model::open_model().
 void check_source(const Context& context, const std::filesystem::path& folder);
 
 }  // namespace caption::quantise

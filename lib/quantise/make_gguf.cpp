@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "quantise/check_source.h"
 #include "quantise/internal/output_folder.h"
 
 namespace caption::quantise {
@@ -72,6 +73,7 @@ class ManifestKeeper final : public weights::GgufKeeper {
 
 // Returns nullopt when it was stopped.
 std::optional<weights::GgufSummary> write(const GgufOptions& options) {
+  require_other_folder(options.model, options.output);
   weights::GgufExport files(options.model, options.type);
   OutputFolder folder(options.output, settings_of(options, files), files.file_names());
   ManifestKeeper keeper(folder, options);

@@ -39,8 +39,9 @@ struct GgufOptions {
 
 // Returns nullopt when it was stopped. The same call goes on after the last tensor that the
 // manifest names as complete and that is still as it was written, whatever ended the call before
-// it; the result has the same bytes. Throws Error as weights::GgufExport does, and kOutputConflict
-// when the output holds other files, is of other settings, or is being written by another process.
+// it; the result has the same bytes. Throws Error as weights::GgufExport does, kUsage when the
+// output is the model's own folder, and kOutputConflict when the output holds other files, is of
+// other settings, or is being written by another process.
 std::optional<weights::GgufSummary> make_gguf(const GgufOptions& options);
 
 }  // namespace caption::quantise

@@ -12,6 +12,7 @@
 #include "base/open_file.h"
 #include "base/units.h"
 #include "drafts/layer_choice.h"
+#include "quantise/quantise_checkpoint.h"
 
 namespace caption::quantise {
 namespace {
@@ -60,7 +61,8 @@ std::vector<std::string> find_other_files(const fs::path& folder) {
     // A link that leads nowhere counts, so that it is refused.
     const bool is_file = entry->is_regular_file(ignored) || !entry->exists(ignored);
     const bool is_wanted = is_file && !name.starts_with('.') && name != "config.json" &&
-                           name != drafts::kLayerFileName && !is_of_weights(name);
+                           name != kManifestName && name != drafts::kLayerFileName &&
+                           !is_of_weights(name);
     if (is_wanted) names.push_back(name);
   }
   if (error) {

@@ -316,24 +316,27 @@ QuantiseOutcome Quantisation::run() {
   return outcome;
 }
 
-}  // namespace
-
-void check_options(const QuantiseOptions& options) {
-  require_format(options);
-  require_plain_folder(options.model);
-}
-
-void check_output(const QuantiseOptions& options) {
+// Returns the format; throws as check_options().
+const FormatEntry& check(const QuantiseOptions& options) {
   const FormatEntry& entry = require_format(options);
   require_plain_folder(options.model);
+  require_other_folder(options.model, options.output);
+  return entry;
+}
+
+}  // namespace
+
+void check_options(const QuantiseOptions& options) { check(options); }
+
+void check_output(const QuantiseOptions& options) {
+  const FormatEntry& entry = check(options);
   QuantiseOptions stoppable = options;
   stoppable.digests.set_cancelled(options.stop);
   Quantisation(stoppable, entry).check();
 }
 
 QuantiseOutcome quantise_checkpoint(const QuantiseOptions& options) {
-  const FormatEntry& entry = require_format(options);
-  require_plain_folder(options.model);
+  const FormatEntry& entry = check(options);
   QuantiseOptions stoppable = options;
   stoppable.digests.set_cancelled(options.stop);
   try {

@@ -102,10 +102,11 @@ void check_options(const QuantiseOptions& options);
 // has no room. Writes nothing. `options.calibration` may be without prompts.
 void check_output(const QuantiseOptions& options);
 
-// Throws Error: kUsage for a model that is no folder of safetensors, or an unknown format;
-// kBadModel for one that is quantised already or broken; kUnavailable for one that this build does
-// not read, or that the format cannot hold; kOutputConflict when the output holds other files, is
-// of other settings, or is being written by another process; kIo, kOutOfMemory.
+// Throws Error: kUsage for a model that is no folder of safetensors, an output that is this folder,
+// or an unknown format; kBadModel for one that is quantised already or broken; kUnavailable for one
+// that this build does not read, or that the format cannot hold; kOutputConflict when the output
+// holds other files, is of other settings, or is being written by another process; kIo,
+// kOutOfMemory.
 QuantiseOutcome quantise_checkpoint(const QuantiseOptions& options);
 
 }  // namespace caption::quantise

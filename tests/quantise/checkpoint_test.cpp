@@ -313,10 +313,10 @@ TEST_CASE("an output of other settings or with other files is refused and left a
   std::ofstream(output / "notes.txt") << "mine";
   CHECK(contains(error_of(options, ErrorCode::kOutputConflict),
                  "notes.txt: is no file of this checkpoint"));
-  // A folder with a model's own files, and the model itself.
+  // A folder with the files of a model.
   const fs::path copy = new_folder("quantise_checkpoint/copy");
   fs::copy(demo_model(), copy);
-  CHECK(contains(error_of(options_of(copy, copy, "nf4"), ErrorCode::kOutputConflict),
+  CHECK(contains(error_of(options_of(demo_model(), copy, "nf4"), ErrorCode::kOutputConflict),
                  "is there without caption-cli.quantize.json"));
   CHECK(files_of(copy) == files_of(demo_model()));
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "quantise/make_gguf.h"
 #include "quantise/quantise_checkpoint.h"
 #include "tests/quantise/folders.h"
 
@@ -47,6 +48,34 @@ TEST_CASE("a file that cannot be copied is refused before weights are made") {
   CHECK(refusal_of(model) == "no error");
   const fs::path copied = fs::path(CAPTION_TEST_TMP) / "quantise_others/output/original.zip";
   CHECK(read_whole_file(copied) == std::string(3, '\0'));
+}
+
+TEST_CASE("a manifest in the model's folder is not that of what is made of it") {
+  const fs::path model = new_folder("quantise_others/model");
+  fs::copy(demo_model(), model);
+  std::ofstream(model / kManifestName) << "{}";
+  const fs::path output = new_folder("quantise_others/output");
+  const QuantiseOutcome outcome =
+      quantise_checkpoint({.model = model, .output = output, .format = "int8"});
+  CHECK(outcome.is_complete);
+  CHECK(outcome.edited_files.empty());
+}
+
+TEST_CASE("the model's own folder is no output") {
+  const fs::path model = new_folder("quantise_others/model");
+  fs::copy(demo_model(), model);
+  const Files before = files_of(model);
+  const fs::path link = new_folder("quantise_others/link");
+  fs::create_symlink(model, link);
+  for (const fs::path& output : {model, link, model / "."}) {
+    CHECK_THROWS_WITH_AS(
+        quantise_checkpoint({.model = model, .output = output, .format = "int8"}),
+        doctest::Contains("is the model's own folder, whose files stay as they are; give another"),
+        Error);
+    CHECK_THROWS_WITH_AS(make_gguf({.model = model, .output = output, .format = "gguf-f16"}),
+                         doctest::Contains("is the model's own folder"), Error);
+  }
+  CHECK(files_of(model) == before);
 }
 
 TEST_SUITE_END();
