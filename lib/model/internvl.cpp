@@ -6,6 +6,7 @@
 // configuration_intern_vit.py.
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -177,6 +178,9 @@ void add_projection(const JsonObject& config, std::int64_t text_hidden, VisionSp
 struct Description {
   VisionSpec vision;
   TextConfig text;
+  // Whether captions end at <|im_end|>, whatever the files name: so it is in the code of the
+  // internvl_chat repositories, whose configurations name <|endoftext|>.
+  bool ends_at_turn = false;
 };
 
 Description parse_hub(const JsonObject& config) {
@@ -215,6 +219,7 @@ Description parse_chat(const JsonObject& config) {
     throw_unavailable(config, "select_layer: only -1, the last layer, is supported");
   }
   add_projection(config, found.text.spec.hidden, found.vision);
+  found.ends_at_turn = true;
   return found;
 }
 
@@ -227,6 +232,14 @@ Blueprint make_blueprint(const Description& found) {
   add_intern_projector(blueprint, found.vision, std::move(projector_prefixes));
   add_decoder(blueprint, found.text.spec, hub_text_prefixes(), hub_head_prefixes());
   return blueprint;
+}
+
+// Puts <|im_end|>, with which the template ends a turn, before all other tokens that end a caption.
+void end_at_turn(const text::Tokenizer& tokenizer, std::vector<std::int32_t>& eos_ids) {
+  const std::optional<text::TokenId> id = tokenizer.find_token("<|im_end|>");
+  if (!id) return;
+  std::erase(eos_ids, *id);
+  eos_ids.insert(eos_ids.begin(), *id);
 }
 
 // Repositories of InternVL3.5 hold a video_preprocessor_config.json with class defaults that do not
@@ -258,6 +271,7 @@ std::unique_ptr<CaptionModel> open_parts(const ModelFolder& folder, const JsonOb
   tie_missing_head(config, *sources.front(), found.text);
   parts.preprocess = read_preprocessing(folder, found.vision);
   place_hub_parts(folder, found.text, {make_blueprint(found), std::move(sources), format}, parts);
+  if (found.ends_at_turn) end_at_turn(*parts.tokenizer, parts.eos_ids);
   // InternVL3's <video> has the first id that has no row; no prompt contains it.
   if (parts.tokenizer->find_token("<video>") == found.text.spec.vocab) parts.num_unembedded_ids = 1;
   return std::make_unique<InternVl>(std::move(parts));

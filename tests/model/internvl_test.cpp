@@ -1,7 +1,12 @@
 // What InternVL refuses; see also captioner_families_test.cpp.
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "tests/model/captioner_golden.h"
+#include "tests/model/support.h"
 
 namespace caption {
 namespace {
@@ -64,6 +69,17 @@ TEST_SUITE("model/internvl") {
          kBad, "attn.qkv.weight"},
     };
     testing::check_refusals(kFamily, "chat_6b", kRefusals);
+  }
+
+  // Their configurations name <|endoftext|>, the end of the language model's texts, as the end.
+  TEST_CASE("captions of an internvl_chat repository end where their turn does") {
+    const testing::CaptionerGolden golden(kFamily, "chat_300m");
+    const auto model = golden.open();
+    const std::int32_t end_of_turn = model->tokenizer().find_token("<|im_end|>").value();
+    CHECK(model->eos_ids() == std::vector<std::int32_t>{end_of_turn, 2});
+    testing::replace_in_file(golden.folder() / kConfig, "\"eos_token_id\": 2",
+                             "\"eos_token_id\": " + std::to_string(end_of_turn));
+    CHECK(golden.open()->eos_ids() == std::vector<std::int32_t>{end_of_turn});
   }
 }
 
