@@ -1,5 +1,6 @@
 #include "model/generation_config.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <string_view>
@@ -107,7 +108,9 @@ GenerationConfig read_generation_config(const ModelFolder& folder) {
   config.length_penalty = find_number(json, "length_penalty", {.min = -10, .max = 10});
   config.early_stopping = find_early_stopping(json);
   config.min_new_tokens = find_count(json, "min_new_tokens", 0, kMaxTokens);
-  config.max_new_tokens = find_count(json, "max_new_tokens", 1, kMaxTokens);
+  config.max_new_tokens =
+      find_count(json, "max_new_tokens", 1, std::numeric_limits<std::int64_t>::max());
+  if (config.max_new_tokens) config.max_new_tokens = std::min(*config.max_new_tokens, kMaxTokens);
   for (const UnsupportedKey& key : kUnsupported) {
     if (is_in_effect(json, key)) config.unsupported.emplace_back(key.name);
   }

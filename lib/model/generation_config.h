@@ -27,7 +27,7 @@ struct GenerationConfig {
   std::optional<double> length_penalty;              // [-10, 10]
   std::optional<sampling::EarlyStopping> early_stopping;
   std::optional<std::int64_t> min_new_tokens;
-  std::optional<std::int64_t> max_new_tokens;
+  std::optional<std::int64_t> max_new_tokens;  // a larger number than 65,536 counts as that one
   // Keys that affect transformers but not this build, such as "min_p", as spelled in the file,
   // sorted.
   std::vector<std::string> unsupported;

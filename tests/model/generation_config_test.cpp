@@ -63,6 +63,12 @@ TEST_SUITE("model/generation_config") {
     CHECK(read(R"({"early_stopping": true})").early_stopping == sampling::EarlyStopping::kYes);
   }
 
+  TEST_CASE("a file that allows captions of any length allows the longest one") {
+    CHECK(read(R"({"max_new_tokens": 65536})").max_new_tokens == 65536);
+    CHECK(read(R"({"max_new_tokens": 131072})").max_new_tokens == 65536);
+    CHECK(read(R"({"max_new_tokens": 9223372036854775807})").max_new_tokens == 65536);
+  }
+
   TEST_CASE("what this build cannot do is named, unless it is off") {
     CHECK(read(R"({"min_p": 0.05, "suppress_tokens": [5], "typical_p": 0.9})").unsupported ==
           std::vector<std::string>{"min_p", "suppress_tokens", "typical_p"});
