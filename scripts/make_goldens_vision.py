@@ -48,6 +48,8 @@ PROCESSORS = [
     ("no_normalize", dict(size={"shortest_edge": 12}, crop_size=12, do_normalize=False), (20, 30)),
     ("other_mean", dict(size={"shortest_edge": 12}, crop_size=12, image_mean=[0.5, 0.25, 0.125],
                         image_std=[0.5, 0.3, 0.7]), (20, 30)),
+    ("bilinear", dict(size={"height": 20, "width": 30}, do_center_crop=False, resample=2),
+     (41, 33)),
 ]
 
 
@@ -60,12 +62,12 @@ def versions():
 def resize_cases():
     cases = []
     for seed, ((h, w), (oh, ow)) in enumerate(RESIZES):
-        for kind in ("noise", "binary"):
+        for filter, kind in (("bicubic", "noise"), ("bicubic", "binary"), ("bilinear", "noise")):
             frame = torch.from_numpy(synthetic_frame(h, w, seed, kind)).permute(2, 0, 1)
             resized = F.resize(frame, [oh, ow], antialias=True,
-                               interpolation=torchvision.transforms.InterpolationMode.BICUBIC)
+                               interpolation=torchvision.transforms.InterpolationMode(filter))
             pixels = np.ascontiguousarray(resized.permute(1, 2, 0).numpy())
-            case = {"in": [h, w], "out": [oh, ow], "seed": seed, "kind": kind,
+            case = {"in": [h, w], "out": [oh, ow], "filter": filter, "seed": seed, "kind": kind,
                     "hash": xxhash.xxh3_128_hexdigest(pixels.tobytes())}
             if pixels.size <= 60:
                 case["pixels"] = pixels.flatten().tolist()

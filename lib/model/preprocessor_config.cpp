@@ -14,7 +14,9 @@ namespace caption::model {
 namespace {
 
 constexpr std::int64_t kMaxEdgePx = 4096;
-constexpr std::int64_t kBicubic = 3;  // PIL.Image.Resampling.BICUBIC
+// The numbers of PIL.Image.Resampling.
+constexpr std::int64_t kBilinear = 2;
+constexpr std::int64_t kBicubic = 3;
 
 int require_edge(const JsonObject& config, std::string_view key) {
   return static_cast<int>(config.require_int(key, 1, kMaxEdgePx));
@@ -86,6 +88,16 @@ void parse_size(const JsonObject& config, const PreprocessDefaults& defaults,
     }
     spec.shortest_edge_px = require_edge(*size, "shortest_edge");
   }
+}
+
+void parse_resample(const JsonObject& config, vision::PreprocessSpec& spec) {
+  const std::int64_t resample = config.get_int("resample", kBicubic, 0, 5);
+  if (resample != kBilinear && resample != kBicubic) {
+    throw_unavailable(config, "resample " + std::to_string(resample) +
+                                  " is not supported by this build; 2 (bilinear) and 3 (bicubic) "
+                                  "are; run another model");
+  }
+  spec.resample = resample == kBilinear ? vision::Resample::kBilinear : vision::Resample::kBicubic;
 }
 
 void parse_crop(const JsonObject& config, vision::PreprocessSpec& spec) {
@@ -163,7 +175,10 @@ vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config,
     spec.do_center_crop = config.get_bool("do_center_crop", spec.do_center_crop);
   }
   spec.do_normalize = config.get_bool("do_normalize", spec.do_normalize);
-  if (spec.do_resize) parse_size(config, defaults, spec);
+  if (spec.do_resize) {
+    parse_size(config, defaults, spec);
+    parse_resample(config, spec);
+  }
   if (spec.do_center_crop) parse_crop(config, spec);
   parse_channels(config, "image_mean", spec.mean);
   parse_channels(config, "image_std", spec.std);
@@ -173,11 +188,6 @@ vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config,
     }
   }
 
-  if (spec.do_resize && config.get_int("resample", kBicubic, 0, 5) != kBicubic) {
-    throw_unavailable(config,
-                      "resample " + std::to_string(config.get_int("resample", kBicubic, 0, 5)) +
-                          " is not supported by this build; 3 (bicubic) is; run another model");
-  }
   const double rescale = config.get_double("rescale_factor", 1.0 / 255.0);
   if (!config.get_bool("do_rescale", true) || std::abs(rescale * 255.0 - 1.0) > 1e-9) {
     throw_unavailable(

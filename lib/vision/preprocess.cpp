@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
-#include "vision/internal/bicubic.h"
+#include "vision/internal/resize.h"
 
 namespace caption::vision {
 namespace {
@@ -140,9 +140,9 @@ struct Resizer {
 
   Resizer(const video::Frame& frame, const PreprocessSpec& spec, const std::optional<Extent>& clip)
       : geometry(plan(frame, spec, clip)),
-        rows(frame.height_px, static_cast<int>(geometry.resized.height_px), geometry.window.top_px,
-             geometry.window.height_px),
-        columns(frame.width_px, static_cast<int>(geometry.resized.width_px),
+        rows(spec.resample, frame.height_px, static_cast<int>(geometry.resized.height_px),
+             geometry.window.top_px, geometry.window.height_px),
+        columns(spec.resample, frame.width_px, static_cast<int>(geometry.resized.width_px),
                 geometry.window.left_px, geometry.window.width_px) {}
 };
 
@@ -294,8 +294,8 @@ PixelValues preprocess(Stream& stream, std::span<const video::Frame> frames,
   return {.values = std::move(pixel_values), .content = hasher.digest().short_key()};
 }
 
-video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_px,
-                                      int out_height_px, CpuTier tier) {
+video::Frame resize_antialias(const video::Frame& frame, int out_width_px, int out_height_px,
+                              Resample resample, CpuTier tier) {
   CAPTION_CHECK(out_width_px >= 1 && out_height_px >= 1, "resize to no pixels");
   video::Frame out;
   out.width_px = out_width_px;
@@ -305,8 +305,9 @@ video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_p
   out.rgb.resize(static_cast<std::size_t>(out_width_px) * static_cast<std::size_t>(out_height_px) *
                  kChannels);
   internal::resize_window(internal::filter_loops(tier), frame,
-                          ResizeAxis(frame.height_px, out_height_px, 0, out_height_px),
-                          ResizeAxis(frame.width_px, out_width_px, 0, out_width_px), out.rgb);
+                          ResizeAxis(resample, frame.height_px, out_height_px, 0, out_height_px),
+                          ResizeAxis(resample, frame.width_px, out_width_px, 0, out_width_px),
+                          out.rgb);
   return out;
 }
 

@@ -1,5 +1,5 @@
 // vision/preprocess.h: converts RGB frames to the pixel values of a vision tower, bit-exact with
-// torchvision (uint8 bicubic with antialias).
+// torchvision (uint8 with antialias).
 // Source: transformers 4.57.6,
 // src/transformers/models/llava_next_video/video_processing_llava_next_video.py and
 // src/transformers/video_processing_utils.py; ATen aten/src/ATen/native/cpu/UpSampleKernel.cpp.
@@ -36,12 +36,19 @@ struct SmartResize {
 // limits, whose frames have one size, and for fewer pixels than its lower limit.
 void set_max_pixels(std::optional<SmartResize>& resize, std::int64_t max_pixels);
 
+// The filter of a resize.
+enum class Resample {
+  kBilinear,  // a triangle, as for SigLIP 2
+  kBicubic,
+};
+
 struct PreprocessSpec {
   // If do_resize, exactly one of shortest_edge_px, size_px and smart is set.
   bool do_resize = true;
   std::optional<SmartResize> smart = {};
   std::optional<int> shortest_edge_px = {};        // the shorter side; keeps the aspect ratio
   std::optional<std::array<int, 2>> size_px = {};  // {height, width}, whatever the aspect ratio is
+  Resample resample = Resample::kBicubic;
   bool do_center_crop = true;
   std::array<int, 2> crop_px = {336, 336};  // {height, width}; black padding when larger
   bool do_normalize = true;                 // (x - 255 mean) / (255 std) in f32, else x / 255
@@ -77,8 +84,9 @@ PixelValues preprocess(Stream& stream, std::span<const video::Frame> frames,
                        const PreprocessSpec& spec);
 
 // Resizes uint8 RGB [height, width, 3] to [out_height_px, out_width_px, 3] like torchvision's uint8
-// bicubic resize with antialias.
-video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_px,
-                                      int out_height_px, CpuTier tier = fastest_cpu_tier());
+// resize with antialias.
+video::Frame resize_antialias(const video::Frame& frame, int out_width_px, int out_height_px,
+                              Resample resample = Resample::kBicubic,
+                              CpuTier tier = fastest_cpu_tier());
 
 }  // namespace caption::vision

@@ -35,7 +35,7 @@ endif()
 
 # The list used by the build contains the sources that determine a caption.
 file(STRINGS ${SOURCES} sources)
-foreach(name kernels/linear.cpp kernels/cpu/avx2/tier.cpp lib/vision/bicubic.cpp lib/video/to_rgb.cpp
+foreach(name kernels/linear.cpp kernels/cpu/avx2/tier.cpp lib/vision/resize.cpp lib/video/to_rgb.cpp
     lib/video/sample_frames.cpp lib/weights/quantise.cpp lib/sampling/sampler.cpp
     lib/model/transformer_decoder.cpp lib/engine/engine.cpp lib/text/stop_matcher.cpp
     scripts/cmake/CaptionFlags.cmake)

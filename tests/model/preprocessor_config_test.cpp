@@ -141,6 +141,13 @@ TEST_SUITE("model/preprocessor_config") {
           qwen3.resize);
   }
 
+  TEST_CASE("frames are resized by the filter that the file names, as SigLIP 2's does") {
+    CHECK(parse("{}").resample == vision::Resample::kBicubic);
+    CHECK(parse(R"({"resample": 3})").resample == vision::Resample::kBicubic);
+    CHECK(parse(R"({"resample": 2})").resample == vision::Resample::kBilinear);
+    CHECK(parse(R"({"resample": 0, "do_resize": false})").resample == vision::Resample::kBicubic);
+  }
+
   TEST_CASE("what this build would do differently is refused") {
     struct Refusal {
       const char* text;
@@ -148,8 +155,8 @@ TEST_SUITE("model/preprocessor_config") {
       const char* message;
     };
     const Refusal kCases[] = {
-        {R"({"resample": 2})", ErrorCode::kUnavailable,
-         "resample 2 is not supported by this build; 3 (bicubic) is; run another model"},
+        {R"({"resample": 1})", ErrorCode::kUnavailable,
+         "resample 1 is not supported by this build; 2 (bilinear) and 3 (bicubic) are; run"},
         {R"({"rescale_factor": 0.0078125})", ErrorCode::kUnavailable, "1/255"},
         {R"({"do_rescale": false})", ErrorCode::kUnavailable, "1/255"},
         {R"({"size": {"shortest_edge": 224, "longest_edge": 448}})", ErrorCode::kUnavailable,

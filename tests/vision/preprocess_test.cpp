@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -30,6 +31,10 @@ PreprocessSpec spec_of(const JsonObject& processor) {
   spec.do_resize = processor.get_bool("do_resize", true);
   spec.do_center_crop = processor.get_bool("do_center_crop", true);
   spec.do_normalize = processor.get_bool("do_normalize", true);
+  constexpr std::int64_t kBilinear = 2;  // PIL.Image.Resampling.BILINEAR
+  if (processor.get_int("resample", 3, 0, 5) == kBilinear) {
+    spec.resample = vision::Resample::kBilinear;
+  }
   if (spec.do_resize) {
     const JsonObject size = *processor.get_object("size");
     if (size.has("shortest_edge")) {

@@ -1,4 +1,4 @@
-#include "vision/internal/bicubic.h"
+#include "vision/internal/resize.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +20,8 @@ double cubic(double x) {
   return 0.0;
 }
 
+double triangle(double x) { return std::max(1.0 - std::abs(x), 0.0); }
+
 struct Taps {
   int first_in = 0;
   std::vector<double> weights;  // sum is 1
@@ -28,10 +30,11 @@ struct Taps {
 // Computes the taps of one output pixel of an axis.
 class TapSource {
  public:
-  TapSource(int in_px, int out_px)
-      : in_px_(in_px),
+  TapSource(Resample resample, int in_px, int out_px)
+      : filter_(resample == Resample::kBicubic ? &cubic : &triangle),
+        in_px_(in_px),
         scale_(static_cast<double>(in_px) / out_px),
-        support_(scale_ >= 1.0 ? 2.0 * scale_ : 2.0),
+        support_((resample == Resample::kBicubic ? 2.0 : 1.0) * std::max(scale_, 1.0)),
         inverse_scale_(scale_ >= 1.0 ? 1.0 / scale_ : 1.0) {}
 
   void compute(int out_idx, Taps& taps) const {
@@ -44,7 +47,7 @@ class TapSource {
     taps.weights.clear();
     double total = 0.0;
     for (int in = taps.first_in; in < end; ++in) {
-      const double weight = cubic((in - center + 0.5) * inverse_scale_);
+      const double weight = filter_((in - center + 0.5) * inverse_scale_);
       taps.weights.push_back(weight);
       total += weight;
     }
@@ -53,6 +56,7 @@ class TapSource {
   }
 
  private:
+  double (*filter_)(double x);
   int in_px_;
   double scale_;
   double support_;
@@ -174,7 +178,7 @@ class ColumnFilter {
 
 }  // namespace
 
-ResizeAxis::ResizeAxis(int in_px, int out_px, int first_out, int num_out)
+ResizeAxis::ResizeAxis(Resample resample, int in_px, int out_px, int first_out, int num_out)
     : identity_(in_px == out_px) {
   CAPTION_CHECK(
       in_px >= 1 && out_px >= 1 && first_out >= 0 && num_out >= 1 && first_out <= out_px - num_out,
@@ -185,7 +189,7 @@ ResizeAxis::ResizeAxis(int in_px, int out_px, int first_out, int num_out)
     for (int i = 0; i < num_out; ++i) first_in_.push_back(first_out + i);
     return;
   }
-  const TapSource source(in_px, out_px);
+  const TapSource source(resample, in_px, out_px);
   // The precision is common to the whole axis, so the weights of all outputs count, not only those
   // of the window.
   double max_weight = 0.0;

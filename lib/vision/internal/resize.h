@@ -1,9 +1,9 @@
-// vision/internal/bicubic.h: the separable uint8 filter of resize_bicubic_antialias(), restricted
-// to a window of the output.
+// vision/internal/resize.h: the separable uint8 filter of resize_antialias(), restricted to a
+// window of the output.
 //
-// Source: ATen aten/src/ATen/native/cpu/UpSampleKernel.cpp (uint8, antialias): Keys' cubic with a =
-// -0.5, widened by the scale when shrinking; weights in double, then int16 with a precision common
-// to the axis; along the width first, rounded to uint8, then along the height.
+// Source: ATen aten/src/ATen/native/cpu/UpSampleKernel.cpp (uint8, antialias): a triangle, or Keys'
+// cubic with a = -0.5, widened by the scale when shrinking; weights in double, then int16 with a
+// precision common to the axis; along the width first, rounded to uint8, then along the height.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "backend/cpu_tier.h"
 #include "video/clip.h"
 #include "vision/internal/filter_loops.h"
+#include "vision/preprocess.h"
 
 namespace caption::vision::internal {
 
@@ -28,7 +29,7 @@ struct Window {
 class ResizeAxis {
  public:
   // in_px, out_px >= 1; the window must be inside [0, out_px). Throws Error(kInternal) otherwise.
-  ResizeAxis(int in_px, int out_px, int first_out, int num_out);
+  ResizeAxis(Resample resample, int in_px, int out_px, int first_out, int num_out);
 
   // An axis that keeps its size is copied, not filtered.
   bool is_identity() const { return identity_; }
