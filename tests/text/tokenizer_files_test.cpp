@@ -43,6 +43,17 @@ TokenizerConfig config_of(const std::string& tokenizer_config,
 }
 
 TEST_SUITE("text/tokenizer_files") {
+  TEST_CASE("every key that names special tokens is read") {
+    const auto special = [](const std::string& text) { return config_of(text).special_tokens; };
+    const std::vector<std::string> kTokens = {"<a>", "<b>"};
+    CHECK(special(R"({"eos_token": "<a>", "pad_token": {"content": "<b>"}})") == kTokens);
+    CHECK(special(R"({"additional_special_tokens": ["<a>", {"content": "<b>"}]})") == kTokens);
+    CHECK(special(R"({"extra_special_tokens": {"image": "<a>", "video": {"content": "<b>"}}})") ==
+          kTokens);
+    CHECK(special(R"({"extra_special_tokens": ["<a>", "<b>"]})") == kTokens);
+    CHECK(special(R"({"extra_special_tokens": {}, "additional_special_tokens": []})").empty());
+  }
+
   TEST_CASE("missing and foreign files are told apart") {
     const fs::path folder = fresh_folder("text_missing");
     CHECK_THROWS_WITH_AS(open_tokenizer(folder / "nowhere"),

@@ -130,8 +130,20 @@ void append_special_tokens(const JsonObject& object, std::vector<std::string>* c
                           "cls_token", "mask_token"}) {
     if (object.has(key)) contents->push_back(token_content(object, key, ""));
   }
-  const std::vector<std::string> additional = token_contents(object, "additional_special_tokens");
-  contents->insert(contents->end(), additional.begin(), additional.end());
+  const auto append_list = [&](const char* key) {
+    const std::vector<std::string> listed = token_contents(object, key);
+    contents->insert(contents->end(), listed.begin(), listed.end());
+  };
+  append_list("additional_special_tokens");
+  // The special tokens of one model, such as {"video_token": "<video>"}; transformers 5 lists them.
+  constexpr const char* kExtra = "extra_special_tokens";
+  if (object.type_of(kExtra) == JsonType::kList) {
+    append_list(kExtra);
+  } else if (const auto extra = object.get_object(kExtra)) {
+    for (const std::string& name : extra->keys()) {
+      contents->push_back(token_content(*extra, name, ""));
+    }
+  }
 }
 
 }  // namespace
