@@ -36,8 +36,7 @@ struct TokenLists {
 // look special, such as <|x|>: as in files of llama.cpp's converter they are control tokens, which
 // decode() leaves out, also where the folder calls them text; and in plain text added tokens that
 // are not special are found, which the lists do not tell from pieces of the model. Source: facts
-// from
-// ggml-org/llama.cpp, conversion/base.py.
+// from ggml-org/llama.cpp, conversion/base.py.
 //
 // Throws Error(kUnavailable) with a sentence for a tokenizer that these lists cannot hold: Unigram,
 // BPE of characters without a tokenizer.model, another normalisation or other words than those of

@@ -48,10 +48,6 @@ TokenizerClass class_of(const JsonObject& config) {
   return {};
 }
 
-// The pattern of Qwen2Tokenizer, which its vocab.json and merges.txt do not hold.
-constexpr std::string_view kQwen2Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
 PreTokenizerStep split_step(std::string_view pattern) {
   PreTokenizerStep step;
   step.pattern = pattern;
@@ -107,7 +103,7 @@ PipelineSpec make_slow_spec(const TokenizerFiles& files, const JsonObject& confi
   if (is_qwen2) {
     NormalizerStep nfc;
     spec.normalizer.push_back(nfc);
-    spec.pre_tokenizer.push_back(split_step(kQwen2Pattern));
+    spec.pre_tokenizer.push_back(split_step(qwen2_pattern()));
   } else {
     spec.pre_tokenizer.push_back(split_step(gpt2_pattern()));
     spec.is_plain_byte_level = true;

@@ -7,8 +7,6 @@
 namespace caption::text {
 namespace {
 
-constexpr std::string_view kQwen2Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
@@ -17,7 +15,7 @@ constexpr std::string_view kLlama3Pattern =
 std::span<const PreTokenization> known_pre_tokenizations() {
   static const std::array kKnown = {
       PreTokenization{.names = {"qwen2", "deepseek-r1-qwen", "qwen2"},
-                      .pattern = kQwen2Pattern,
+                      .pattern = qwen2_pattern(),
                       .is_nfc = true},
       PreTokenization{.names = {"llama-bpe", "llama3", "llama-v3"},
                       .pattern = kLlama3Pattern,

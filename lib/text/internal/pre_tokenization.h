@@ -9,7 +9,7 @@
 namespace caption::text {
 
 struct PreTokenization {
-  std::string_view names[3];  // the first is the one that is written
+  std::string_view names[3];  // the first is the one that is written; it fills free places
   std::string_view pattern;
   bool is_nfc = false;
   bool ignores_merges = false;

@@ -27,5 +27,7 @@ void add_merge(std::string_view left, std::string_view right, const std::string&
 
 // The pattern of GPT-2, which a ByteLevel pre-tokenizer with use_regex splits by.
 std::string_view gpt2_pattern();
+// The pattern of Qwen2, which neither its vocab.json and merges.txt nor a GGUF file holds.
+std::string_view qwen2_pattern();
 
 }  // namespace caption::text

@@ -275,6 +275,10 @@ std::string_view gpt2_pattern() {
   return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 }
 
+std::string_view qwen2_pattern() {
+  return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+}
+
 void parse_pipeline_steps(const JsonObject& document, PipelineSpec& spec) {
   for (const JsonObject& step : steps_of(document.get_object("normalizer"), "normalizers")) {
     spec.normalizer.push_back(parse_normalizer(step));
