@@ -52,9 +52,8 @@ std::string read_literal(std::string_view code, std::size_t& at) {
 std::string expression_output(std::string_view code) {
   std::string text;
   std::vector<bool> is_group;  // for each open bracket
-  const auto is_written = [&] {
-    return std::all_of(is_group.begin(), is_group.end(), [](bool group) { return group; });
-  };
+  std::size_t num_calls = 0;   // open brackets of calls and subscripts
+  const auto is_written = [&] { return num_calls == 0; };
   const auto add_other = [&] {
     if (is_written() && (text.empty() || text.back() != kOther)) text += kOther;
   };
@@ -78,7 +77,9 @@ std::string expression_output(std::string_view code) {
       ++at;
       if (c == '(' || c == '[' || c == '{') {
         is_group.push_back(c == '(' && !follows_value);
+        if (!is_group.back()) ++num_calls;
       } else if ((c == ')' || c == ']' || c == '}') && !is_group.empty()) {
+        if (!is_group.back()) --num_calls;
         is_group.pop_back();
       }
       if (kSpace.find(c) == std::string_view::npos) follows_value = c == ')' || c == ']';
@@ -111,11 +112,14 @@ class OutputReader {
 
  private:
   std::size_t find_tag() const {
-    std::size_t first = std::string_view::npos;
-    for (const char* opening : {"{{", "{%", "{#"}) {
-      first = std::min(first, program_.find(opening, at_));
+    constexpr std::string_view kSecond = "{%#";
+    for (std::size_t at = program_.find('{', at_); at < program_.size();
+         at = program_.find('{', at + 1)) {
+      const bool is_tag =
+          at + 1 < program_.size() && kSecond.find(program_[at + 1]) < kSecond.size();
+      if (is_tag) return at;
     }
-    return first;
+    return std::string_view::npos;
   }
 
   // Writes the raw text up to a tag, without the white space that the tags around it remove.
@@ -161,12 +165,16 @@ class OutputReader {
     code.remove_prefix(std::min(code.find_first_not_of(kSpace), code.size()));
     const std::string_view verb = code.substr(0, code.find_first_of(" \t\r\n("));
     const bool is_about_tools = mentions(code, "tool");
-    if (verb == "if" || verb == "for") {
+    const bool ends_branch =
+        verb == "elif" || verb == "else" || verb == "endif" || verb == "endfor";
+    if (ends_branch && about_tools_.empty()) return;
+    if (ends_branch) {
+      num_about_tools_ -= about_tools_.back() ? 1 : 0;
+      about_tools_.pop_back();
+    }
+    if (verb == "if" || verb == "for" || verb == "elif" || verb == "else") {
       about_tools_.push_back(is_about_tools);
-    } else if (verb == "elif" || verb == "else") {
-      if (!about_tools_.empty()) about_tools_.back() = is_about_tools;
-    } else if (verb == "endif" || verb == "endfor") {
-      if (!about_tools_.empty()) about_tools_.pop_back();
+      num_about_tools_ += is_about_tools ? 1 : 0;
     } else if (verb == "set") {
       const std::size_t sign = code.find('=');
       if (sign == std::string_view::npos) return;
@@ -176,9 +184,7 @@ class OutputReader {
 
   void write(std::string_view text) {
     output_.all += text;
-    const bool is_in_tools =
-        std::any_of(about_tools_.begin(), about_tools_.end(), [](bool about) { return about; });
-    if (!is_in_tools) output_.without_tools += text;
+    if (num_about_tools_ == 0) output_.without_tools += text;
   }
 
   std::string_view program_;
@@ -186,19 +192,40 @@ class OutputReader {
   bool strips_next_ = false;       // the last tag ended with "-"
   bool trims_newline_ = false;     // the last tag was a statement or a comment
   std::vector<bool> about_tools_;  // for each open if and for
+  std::size_t num_about_tools_ = 0;
   TemplateOutput output_;
+};
+
+// Finds where marks such as "<...>" end. Each part of the text is looked at once, however many
+// marks begin in it.
+class MarkEnds {
+ public:
+  MarkEnds(std::string_view text, char closing)
+      : text_(text), stops_{' ', '\n', kOther, closing}, closing_(closing) {}
+
+  // The place behind the mark that begins at `at`, or `at` if a space comes before its end; `at`
+  // rises from call to call.
+  std::size_t find(std::size_t at) {
+    if (stop_ <= at) stop_ = std::min(text_.find_first_of(stops_, at), text_.size());
+    return stop_ < text_.size() && text_[stop_] == closing_ ? stop_ + 1 : at;
+  }
+
+ private:
+  std::string_view text_;
+  std::string stops_;
+  char closing_;
+  std::size_t stop_ = 0;  // the first of `stops_` after the last `at`, or the text's size
 };
 
 // The words of a text: "<...>" and "[...]" without spaces, and runs of letters and digits.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
+  MarkEnds angles(text, '>');
+  MarkEnds squares(text, ']');
   for (std::size_t at = 0; at < text.size();) {
     std::size_t end = at;
-    if (text[at] == '<' || text[at] == '[') {
-      end = text.find_first_of(text[at] == '<' ? " \n\x1F>" : " \n\x1F]", at);
-      const bool is_mark = end != std::string_view::npos && (text[end] == '>' || text[end] == ']');
-      end = is_mark ? end + 1 : at;
-    }
+    if (text[at] == '<') end = angles.find(at);
+    if (text[at] == '[') end = squares.find(at);
     while (end == at && end < text.size() && is_word_char(text[end])) {
       end = at + 1;
       while (end < text.size() && is_word_char(text[end])) ++end;
@@ -244,7 +271,11 @@ std::string find_difference(std::string_view program, const ChatFormat& format,
   }
   for (std::string& word : words_of(whole(format.assistant, ""))) known.insert(std::move(word));
   for (const std::string& word : words_of(output.without_tools)) {
-    if (!known.contains(word)) return "it writes " + json_quote(word);
+    constexpr std::size_t kMaxShown = 80;
+    if (!known.contains(word)) {
+      return "it writes " + json_quote(word.substr(0, kMaxShown)) +
+             (word.size() > kMaxShown ? "..." : "");
+    }
   }
   return {};
 }

@@ -244,6 +244,27 @@ TEST_SUITE("model/chat_template") {
     }
   }
 
+  // A program of this size would take minutes if each tag, bracket, branch or mark looked at all of
+  // the others.
+  TEST_CASE("a large program is read in one pass") {
+    const auto repeated = [](const std::string& part) {
+      std::string text;
+      while (text.size() < (std::size_t{4} << 20)) text += part;
+      return text;
+    };
+    const std::string same = std::string(kStart) + kVideos + kEnd;
+    const auto difference_of = [&](const std::string& program) {
+      return model::find_difference(program, model::chatml_format("\n"), "<video>\n");
+    };
+    CHECK(difference_of(same + repeated("{{ a }}")) == "");
+    CHECK(difference_of(same + "{{ 'end' ~ " + repeated("(a[")) == "it writes \"end\"");
+    CHECK(difference_of(same + repeated("{% if x %}{{ a }}")) == "");
+    CHECK(difference_of(same + repeated("<")) == "");
+    CHECK(difference_of(same + repeated("<[") + " end") == "it writes \"end\"");
+    CHECK(difference_of(same + repeated("ab")) ==
+          "it writes \"" + repeated("ab").substr(0, 80) + "\"...");
+  }
+
   TEST_CASE("a template that writes the same text otherwise stands for the format") {
     const std::string same = std::string(kStart) + kVideos + kEnd;
     const std::string kSame[] = {
