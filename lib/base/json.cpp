@@ -387,6 +387,12 @@ std::string json_quote(std::string_view text) {
   return out;
 }
 
+std::string json_quote_start(std::string_view text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes) return json_quote(text);
+  const std::string_view start = text.substr(0, max_bytes);
+  return json_quote(start.substr(0, complete_utf8_prefix(start))) + "...";
+}
+
 std::string json_number(double value) {
   if (!std::isfinite(value)) return "null";
   std::array<char, 32> text{};

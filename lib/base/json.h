@@ -64,6 +64,9 @@ class JsonObject {
 // A JSON string literal with its quotes. UTF-8 is not escaped, control characters are, and invalid
 // bytes become U+FFFD.
 std::string json_quote(std::string_view text);
+// The same of the characters in the first `max_bytes` bytes, and "..." if there are more: for text
+// of a file in a message, which is one line.
+std::string json_quote_start(std::string_view text, std::size_t max_bytes = 80);
 
 // The shortest decimal that reads back as the same double; "null" for NaN and infinities, which
 // JSON does not have.

@@ -271,11 +271,7 @@ std::string find_difference(std::string_view program, const ChatFormat& format,
   }
   for (std::string& word : words_of(whole(format.assistant, ""))) known.insert(std::move(word));
   for (const std::string& word : words_of(output.without_tools)) {
-    constexpr std::size_t kMaxShown = 80;
-    if (!known.contains(word)) {
-      return "it writes " + json_quote(word.substr(0, kMaxShown)) +
-             (word.size() > kMaxShown ? "..." : "");
-    }
+    if (!known.contains(word)) return "it writes " + json_quote_start(word);
   }
   return {};
 }

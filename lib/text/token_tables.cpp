@@ -23,14 +23,8 @@ namespace {
   throw Error(ErrorCode::kBadModel, tables.name + ": " + what + "; " + kConvertAgain);
 }
 
-// Text from the file for a message, which may be of any length there.
-std::string quote(std::string_view text) {
-  constexpr std::size_t kMaxShown = 80;
-  return json_quote(text.substr(0, kMaxShown)) + (text.size() > kMaxShown ? "..." : "");
-}
-
 std::string describe_token(const TokenTables& tables, std::size_t id) {
-  return "token " + std::to_string(id) + ", " + quote(tables.tokens[id]);
+  return "token " + std::to_string(id) + ", " + json_quote_start(tables.tokens[id]);
 }
 
 std::int64_t type_of(const TokenTables& tables, std::size_t id) {
@@ -78,7 +72,7 @@ PreTokenization pre_tokenization_of(const TokenTables& tables) {
     }
   }
   throw Error(ErrorCode::kUnavailable,
-              tables.name + ": tokenizer.ggml.pre " + quote(tables.pre) +
+              tables.name + ": tokenizer.ggml.pre " + json_quote_start(tables.pre) +
                   " is not supported by this build; qwen2, deepseek-r1-qwen, llama-bpe and gpt-2 "
                   "are");
 }
@@ -118,7 +112,7 @@ BpeSpec bpe_of(const TokenTables& tables, const PreTokenization& pre,
       throw Error(ErrorCode::kBadModel, where +
                                             ": expected two tokens with a space between them, "
                                             "found " +
-                                            quote(merge) + "; " + kConvertAgain);
+                                            json_quote_start(merge) + "; " + kConvertAgain);
     }
     add_merge(merge.substr(0, space), merge.substr(space + 1), where, vocabulary, bpe.merges);
   }
@@ -205,7 +199,7 @@ std::unique_ptr<const Tokenizer> make_tokenizer(const TokenTables& tables) {
   if (tables.model == "gpt2") return make_byte_level(tables);
   if (tables.model == "llama") return make_sentencepiece(tables);
   throw Error(ErrorCode::kUnavailable, tables.name + ": tokenizer.ggml.model " +
-                                           quote(tables.model) +
+                                           json_quote_start(tables.model) +
                                            " is not supported by this build; gpt2 and llama are");
 }
 

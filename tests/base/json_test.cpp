@@ -253,6 +253,9 @@ TEST_SUITE("base/json") {
     CHECK(json_quote("a\"\\\n\r\t\x01\x1f") == R"("a\"\\\n\r\t\u0001\u001f")");
     CHECK(json_quote("글\u2028😀\x7f") == "\"글\u2028😀\x7f\"");
     CHECK(json_quote("a\xff") == "\"a\uFFFD\"");
+    CHECK(json_quote_start("abc", 3) == "\"abc\"");
+    CHECK(json_quote_start("abcd", 3) == "\"abc\"...");
+    CHECK(json_quote_start("a글", 3) == "\"a\"...");
     std::string all;
     for (int c = 0; c < 128; ++c) all += static_cast<char>(c);
     CHECK(parsed("{\"k\": " + json_quote(all) + "}").require_string("k") == all);

@@ -168,6 +168,46 @@ TEST_SUITE("text/tokenizer_json") {
     }
   }
 
+  // Each step is run for every token or every added token, so that many of both take hours.
+  TEST_CASE("more steps than any tokenizer needs are refused") {
+    const auto sequence = [](const std::string& key, const std::string& list,
+                             const std::string& step) {
+      std::string steps = step;
+      for (int i = 1; i < 257; ++i) steps += ", " + step;
+      return "\"" + key + "\": {\"type\": \"Sequence\", \"" + list + "\": [" + steps + "]}";
+    };
+    const std::string kTooMany[] = {
+        sequence("normalizer", "normalizers", R"({"type": "NFC"})"),
+        sequence("pre_tokenizer", "pretokenizers", R"({"type": "Digits"})"),
+        sequence("post_processor", "processors", R"({"type": "ByteLevel"})")};
+    for (const std::string& member : kTooMany) {
+      CHECK_THROWS_WITH_AS(open(document_of({kModel, kDecoder, member})),
+                           doctest::Contains("a Sequence of more than 256 steps"), Error);
+    }
+    CHECK_THROWS_WITH_AS(
+        open(document_of(
+            {kModel,
+             sequence("decoder", "decoders",
+                      R"({"type": "Replace", "pattern": {"String": "a"}, "content": ""})")})),
+        doctest::Contains("decoder: a Sequence of more than 256 steps"), Error);
+  }
+
+  TEST_CASE("a message cites the beginning of a long pattern") {
+    const std::string letters(5000, 'a');
+    for (const std::string& pattern : {"(" + letters, letters + "\\\\w"}) {
+      const std::string member = R"("pre_tokenizer": {"type": "Split", "behavior": "Isolated",
+                                    "pattern": {"Regex": ")" +
+                                 pattern + R"("}})";
+      try {
+        open(document_of({kModel, kDecoder, member}));
+        FAIL("was opened");
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()).find("aaa\"...") != std::string::npos);
+        CHECK(std::string(error.what()).size() < 1000);
+      }
+    }
+  }
+
   TEST_CASE("decoders whose texts depend on several tokens are refused by name") {
     const struct {
       const char* decoder;

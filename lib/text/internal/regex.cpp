@@ -68,7 +68,7 @@ RegexScratch::~RegexScratch() = default;
 
 struct Regex::State {
   std::unique_ptr<pcre2_code, FreeCode> code;
-  std::string pattern;       // as the file gives it, quoted
+  std::string pattern;       // as the file gives it, quoted for messages
   bool is_compiled = false;  // whether it is compiled to machine code
 
   // Returns the result of PCRE2 for matches that begin in `window_bytes` bytes from `from` on.
@@ -78,7 +78,7 @@ struct Regex::State {
 
 Regex::Regex(std::string_view pattern, const std::string& where)
     : state_(std::make_unique<State>()) {
-  state_->pattern = json_quote(pattern);
+  state_->pattern = json_quote_start(pattern, kCitedBytes);
   const std::string translated = translate_regex(pattern, where);
   const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
       pcre2_compile_context_create(nullptr));

@@ -41,6 +41,9 @@ class RegexScratch {
 // Immutable and thread-safe. Compiled to machine code where the machine allows it.
 class Regex {
  public:
+  // The bytes of a pattern that messages cite: more than published patterns have.
+  static constexpr std::size_t kCitedBytes = 512;
+
   struct Match {
     std::size_t begin = 0;
     std::size_t end = 0;  // > begin

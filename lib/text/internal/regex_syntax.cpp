@@ -49,8 +49,8 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    fail_unsupported(where_ + ": the pattern " + json_quote(pattern_) + " uses " +
-                     std::string(what) + ", which this build does not read");
+    fail_unsupported(where_ + ": the pattern " + json_quote_start(pattern_, Regex::kCitedBytes) +
+                     " uses " + std::string(what) + ", which this build does not read");
   }
 
   std::string_view rest() const { return pattern_.substr(pos_); }

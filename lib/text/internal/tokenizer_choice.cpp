@@ -1,8 +1,8 @@
 #include "text/internal/tokenizer_choice.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -17,15 +17,13 @@ namespace {
 // Returns the first id to which the files give different texts; added tokens, which may replace
 // those of the model, do not count.
 std::optional<TokenId> find_difference(const SentencePieceModel& model, const PipelineSpec& json) {
-  const auto is_added = [&](TokenId id) {
-    return std::any_of(json.added_tokens.begin(), json.added_tokens.end(),
-                       [&](const AddedToken& token) { return token.id == id; });
-  };
+  std::unordered_set<TokenId> added;
+  for (const AddedToken& token : json.added_tokens) added.insert(token.id);
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     const Piece& piece = model.pieces[i];
     const auto id = static_cast<TokenId>(i);
     if (piece.type != PieceType::kNormal) continue;
-    if (json.vocabulary.text(id) != piece.text && !is_added(id)) return id;
+    if (json.vocabulary.text(id) != piece.text && !added.contains(id)) return id;
   }
   return std::nullopt;
 }

@@ -19,6 +19,10 @@ constexpr std::size_t kMaxPrependBytes = 64;
   fail_unsupported(object.name() + ": " + what + " is not supported by this build");
 }
 
+// Far above the dozen of published tokenizers: each step is run for every token of a vocabulary, or
+// for every added token.
+constexpr std::size_t kMaxSteps = 256;
+
 // A step and, of a Sequence, those in it, in order. `list` is the Sequence's key.
 std::vector<JsonObject> steps_of(const std::optional<JsonObject>& step, const char* list) {
   std::vector<JsonObject> steps;
@@ -27,6 +31,9 @@ std::vector<JsonObject> steps_of(const std::optional<JsonObject>& step, const ch
   for (const JsonObject& inner : step->get_objects(list)) {
     const std::vector<JsonObject> more = steps_of(inner, list);  // JSON is nested 64 deep at most
     steps.insert(steps.end(), more.begin(), more.end());
+    if (steps.size() > kMaxSteps) {
+      refuse(*step, "a Sequence of more than " + std::to_string(kMaxSteps) + " steps");
+    }
   }
   return steps;
 }
