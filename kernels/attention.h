@@ -11,11 +11,12 @@
 // kv_len      rows of k and v of a frame; 0: seq_len
 // scale       > 0, usually head_dim^-0.5
 // Products are f32; where k and v are bf16 and the tier multiplies bf16, q and the probabilities
-// are rounded to bf16, as paged_attention() does; on a GPU's tensor cores as there. Softmax and sums are f32. Their order is that of
-// kernels/paged_attention.h, so both operations give the same bits on the same keys, except where a
-// CPU tier multiplies bf16: there blocks of keys have equal sizes, and probabilities have a further
-// relative error of up to 2^-18 (kernels/cpu/attend_panels.h). A query's result does not depend on
-// the other queries and frames of the call or on the number of threads, bit for bit. Throws
+// are rounded to bf16, as paged_attention() does; on a GPU's tensor cores as there. Softmax and
+// sums are f32. Their order is that of kernels/paged_attention.h, so both operations give the same
+// bits on the same keys, except where a CPU tier multiplies bf16: there blocks of keys have equal
+// sizes, and probabilities have a further relative error of up to 2^-18
+// (kernels/cpu/attend_panels.h). A query's result does not depend on the other queries and frames
+// of the call or on the number of threads, bit for bit. Without rows nothing is done. Throws
 // Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 

@@ -156,6 +156,7 @@ void attention(Cpu, Stream& stream, const AttentionInput& input, View y) {
   if (input.k.row_stride() != input.v.row_stride()) {
     throw Error(ErrorCode::kInternal, "attention: k and v have different row strides");
   }
+  if (y.num_elements() == 0) return;
   const bool has_panels = tier.attention.query_panels.attend_block != nullptr;
   if (has_panels && input.k.dtype() == DType::kBF16) {
     attend_in_panels(tier, stream, input, y);

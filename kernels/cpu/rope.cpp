@@ -14,6 +14,7 @@ namespace caption::kernels::impl {
 void rope_table(Cpu, Stream& stream, const RopeAngles& angles, View table) {
   const std::int64_t half = angles.inv_freq.dim(0);
   const std::int64_t num_tokens = table.dim(0);
+  if (num_tokens == 0) return;
   const std::int32_t* const positions = angles.positions.as<std::int32_t>();
   const float* const frequency = angles.inv_freq.as<float>();
   const auto num_axes = static_cast<std::int32_t>(angles.positions.num_elements() / num_tokens);

@@ -290,7 +290,8 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   void (*pack_words_of_rows)(const PanelWordsArgs& args);
   // Returns whether all scales and offsets are finite.
   bool (*pack_blocks)(const PanelBlocksArgs& args);
-  // The same bits in every tier. Returns whether no scale is too large or a NaN.
+  // The same bits in every tier. Returns whether no scale is too large or a NaN; what is packed
+  // counts for nothing if one is.
   bool (*pack_scales)(const PanelScalesArgs& args);
   // A thread that has packed calls it before other threads read what it packed. Called for many
   // panels together: it waits until the memory has them.

@@ -220,4 +220,11 @@ TEST_CASE("a NaN or an infinity spoils the rows that see it, and no other") {
   }
 }
 
+TEST_CASE("no rows, no work") {
+  const Case kCase{
+      .frames = 0, .seq_len = 4, .kv_len = 4, .heads = 2, .kv_heads = 1, .head_dim = 16};
+  const Operands none(kCase);
+  for_each_stream([&](Stream& stream) { CHECK(attend(stream, kCase, none).num_elements() == 0); });
+}
+
 TEST_SUITE_END();

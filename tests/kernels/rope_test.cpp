@@ -110,6 +110,18 @@ TEST_CASE("each frequency follows the position along its axis") {
   });
 }
 
+TEST_CASE("no tokens, no work") {
+  const Tensor frequencies = inverse_frequencies(8, 1e6);
+  const Tensor positions(DType::kI32, {3, 0});
+  const Tensor axis = indices({0, 1, 2, 0});
+  Tensor table(DType::kF32, {0, 8});
+  for_each_stream([&](Stream& stream) {
+    rope_table(stream,
+               {.positions = positions.view(), .inv_freq = frequencies.view(), .axis = axis.view()},
+               table.view());
+  });
+}
+
 TEST_CASE("the table's factor multiplies cosines and sines") {
   const Tensor frequencies = inverse_frequencies(10, 1e4);
   const Tensor positions = indices({0, 7, 300});
