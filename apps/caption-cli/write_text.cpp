@@ -1,6 +1,8 @@
 #include "write_text.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,20 +13,37 @@
 #include <iterator>
 #include <system_error>
 
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "base/open_file.h"
 #include "records/file_name.h"
 #include "stdout_buffer.h"
 
 namespace caption::cli {
+namespace {
+
+// Whether a new file can take the place of what is at `path`, if there is anything: it is a regular
+// file, in a folder in which files can be made, and not mounted by itself, as a container's may be.
+bool can_be_replaced(const std::filesystem::path& path) {
+  const std::filesystem::path parent = path.parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) return false;
+  struct statx status {};
+  if (::statx(AT_FDCWD, path.c_str(), 0, STATX_TYPE, &status) != 0) return true;
+  return S_ISREG(status.stx_mode) && (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0;
+}
+
+}  // namespace
 
 void write_text(const std::string& path, const std::string& text) {
   if (path == "-") {
     std::cout << text;
     return flush_stdout();
   }
+  const std::filesystem::path real = real_path(path);
+  if (can_be_replaced(real)) return write_file_atomically(real, text);
   errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  std::ofstream file(real, std::ios::binary | std::ios::trunc);
   file << text << std::flush;
   if (file) return;
   const std::string reason = errno == 0 ? std::string() : ": " + describe_errno(errno);

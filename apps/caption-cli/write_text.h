@@ -7,7 +7,10 @@
 
 namespace caption::cli {
 
-// `path` "-" means stdout. Throws Error(kIo) naming the file.
+// `path` "-" means stdout. A file is replaced as a whole: one that is there keeps its content until
+// the text is on the disk, and when that fails. What cannot be replaced is written in place: a
+// device, a FIFO, a file that is a mount of its own or in a folder that takes no new file. Throws
+// Error(kIo) naming the file; kOutOfMemory for lack of memory or descriptors.
 void write_text(const std::string& path, const std::string& text);
 
 // First bytes of a report of each kind; a file with other first bytes is not a report.

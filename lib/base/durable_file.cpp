@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +14,8 @@
 
 namespace caption {
 namespace {
+
+constexpr mode_t kPermissions = 07777;  // the bits of a file's mode that chmod() sets
 
 [[noreturn]] void throw_io(const std::filesystem::path& path, const char* what, int error) {
   throw Error(output_error_code(error),
@@ -70,6 +73,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
     const FileDescriptor descriptor(
         ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (descriptor.get() < 0) throw_io(temporary, "create the file", errno);
+    struct stat old {};
+    if (::stat(path.c_str(), &old) == 0) ::fchmod(descriptor.get(), old.st_mode & kPermissions);
     int error = write_whole(descriptor.get(), text);
     if (error == 0 && ::fsync(descriptor.get()) != 0) error = errno;
     if (error != 0) {

@@ -24,8 +24,8 @@ std::filesystem::path real_path(const std::filesystem::path& path);
 void sync_folder(const std::filesystem::path& folder);
 
 // Replaces `path` atomically: temporary file in the same folder, fsync, rename, fsync of the
-// folder. Throws Error as output_error_code(); the old file is then unchanged unless only the last
-// step failed.
+// folder. The file keeps its permissions. Throws Error as output_error_code(); the old file is then
+// unchanged unless only the last step failed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace caption

@@ -122,6 +122,26 @@ TEST_SUITE("app/limits") {
     }
   }
 
+  TEST_CASE("a report that cannot be written leaves the earlier one whole") {
+    const TemporaryFolder folder;
+    const fs::path chart = folder.path() / "chart.svg";
+    const std::vector<std::string> arguments = {"plan",    "--fit",      "--card", "t4",
+                                                "--model", "qwen3-0.6b", "--svg",  "chart.svg"};
+    REQUIRE(run_in(folder.path(), {}, arguments).exit_code == 4);  // a T4 is not here
+    fs::permissions(chart, fs::perms::owner_read | fs::perms::owner_write);
+    const std::string earlier = read_text(chart);
+    const Finished full =
+        run_in(folder.path(), {.limits = {{RLIMIT_FSIZE, earlier.size() - 1}}}, arguments);
+    CAPTURE(full.err);
+    CHECK(full.exit_code == 5);
+    CHECK(full.err.find("File too large") != std::string::npos);
+    CHECK((read_text(chart) == earlier));
+    CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+    CHECK(run_in(folder.path(), {}, arguments).exit_code == 4);
+    CHECK(read_text(chart).ends_with("</svg>\n"));
+    CHECK(fs::status(chart).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
+  }
+
   TEST_CASE("stacks: captions, whatever their limit") {
     for (const rlim_t kilobytes : {128, 192, 512, 1024}) {
       CAPTURE(kilobytes);
