@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -17,54 +20,85 @@
 namespace caption::cli {
 namespace {
 
-// What bench measures, as bits.
-enum Measured : unsigned {
-  kFixed = 1,
-  kMixed = 2,
-  kPrefix = 4,
-  kStatic = 8,
-  kSynthetic = kFixed | kMixed | kPrefix | kStatic,
-  kVideos = 16,
-  kKernels = 32,
-  kTower = 64,
-  kLoading = 128,
-  kPrediction = 256,
-  kPlantedDrafts = 512,
+// What bench measures.
+enum class Measured : std::size_t {
+  kFixed,
+  kMixed,
+  kPrefix,
+  kStatic,  // the workload static-vs-continuous
+  kVideos,
+  kKernels,
+  kTowerKernels,  // --kernels of a shape without a decoder
+  kTower,
+  kLoading,
+  kPrediction,
+  kPlantedDrafts,
+};
+constexpr std::size_t kNumMeasured = static_cast<std::size_t>(Measured::kPlantedDrafts) + 1;
+
+// A set of measurements.
+class MeasuredSet {
+ public:
+  constexpr MeasuredSet(std::initializer_list<Measured> members) {
+    for (const Measured one : members) is_member_[static_cast<std::size_t>(one)] = true;
+  }
+  constexpr bool has(Measured one) const { return is_member_[static_cast<std::size_t>(one)]; }
+  constexpr MeasuredSet with(MeasuredSet others) const {
+    MeasuredSet both = *this;
+    for (std::size_t i = 0; i < kNumMeasured; ++i) both.is_member_[i] |= others.is_member_[i];
+    return both;
+  }
+
+ private:
+  std::array<bool, kNumMeasured> is_member_ = {};
 };
 
-// What the options that only some measurements have are for.
+using enum Measured;
+constexpr MeasuredSet kSynthetic = {kFixed, kMixed, kPrefix, kStatic};
+constexpr MeasuredSet kAnyKernels = {kKernels, kTowerKernels};
+// The measurements that caption nothing, and those of them that run no engine.
+constexpr MeasuredSet kWithoutEngine = kAnyKernels.with({kTower, kLoading, kPrediction});
+constexpr MeasuredSet kWithoutCaptions = kSynthetic.with(kWithoutEngine);
+
+// An option that only some measurements have.
 struct WorkloadOption {
   const char* name;
-  unsigned measured;
+  MeasuredSet measured;
   const char* purpose;
 };
 constexpr std::array kWorkloadOptions = {
     WorkloadOption{"--workload", kSynthetic, "synthetic workloads"},
-    WorkloadOption{"--requests", kFixed | kMixed | kStatic,
+    WorkloadOption{"--requests",
+                   {kFixed, kMixed, kStatic},
                    "the workloads fixed, mixed and static-vs-continuous"},
-    WorkloadOption{"--prompt-tokens", kFixed | kPrefix | kStatic | kKernels | kPlantedDrafts,
+    WorkloadOption{"--prompt-tokens",
+                   {kFixed, kPrefix, kStatic, kKernels, kPlantedDrafts},
                    "the workloads fixed, prefix and static-vs-continuous, --kernels and --price"},
-    WorkloadOption{"--output-tokens", kFixed | kPrefix | kPlantedDrafts,
+    WorkloadOption{"--output-tokens",
+                   {kFixed, kPrefix, kPlantedDrafts},
                    "the workloads fixed and prefix, and --price"},
-    WorkloadOption{"--vision-tokens", kPrefix, "the workload prefix"},
-    WorkloadOption{"--clips", kPrefix, "the workload prefix"},
-    WorkloadOption{"--prompts-per-clip", kPrefix, "the workload prefix"},
-    WorkloadOption{"--length-scale", kMixed | kStatic,
-                   "the workloads mixed and static-vs-continuous"},
-    WorkloadOption{"--sweep", kSynthetic | kKernels | kPlantedDrafts,
+    WorkloadOption{"--vision-tokens", {kPrefix}, "the workload prefix"},
+    WorkloadOption{"--clips", {kPrefix}, "the workload prefix"},
+    WorkloadOption{"--prompts-per-clip", {kPrefix}, "the workload prefix"},
+    WorkloadOption{
+        "--length-scale", {kMixed, kStatic}, "the workloads mixed and static-vs-continuous"},
+    WorkloadOption{"--sweep", kSynthetic.with({kKernels, kPlantedDrafts}),
                    "synthetic workloads, --kernels and --price"},
     WorkloadOption{"--profile", kSynthetic, "synthetic workloads"},
-    WorkloadOption{"--repeat", kSynthetic | kVideos | kTower | kLoading | kPlantedDrafts,
+    WorkloadOption{"--repeat", kSynthetic.with({kVideos, kTower, kLoading, kPlantedDrafts}),
                    "workloads, videos, towers, --loading and --price"},
 };
 
 constexpr std::int64_t kLeastDraftedTokens = 4;  // bench_drafts() needs as many
 
-// What is measured, and its name.
+// Returns what is measured, and its name.
 std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_decoder) {
   if (!flags.videos.empty()) return {kVideos, "videos"};
   if (flags.loading) return {kLoading, "--loading"};
   if (!flags.predict.empty()) return {kPrediction, "--predict"};
+  if (flags.kernels && !has_decoder) {
+    return {kTowerKernels, "--kernels of a shape without a decoder"};
+  }
   if (flags.kernels) return {kKernels, "--kernels"};
   if (flags.tower) return {kTower, "--tower"};
   if (!has_decoder) return {kTower, "a shape without a decoder"};
@@ -78,36 +112,33 @@ std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_d
   return {kFixed, "the workload fixed"};
 }
 
-// Options of the preset that some measurements would pass over.
+// An option of the preset that is refused where a measurement would pass over it.
 struct PresetOption {
   const char* key;
-  unsigned without;  // the measurements
+  MeasuredSet without;  // the measurements that would
   const char* why;
 };
 constexpr std::array kPresetOptions = {
-    PresetOption{"speculative.draft_from", kPlantedDrafts, "its guesses are planted"},
-    PresetOption{"speculative.method", kSynthetic | kKernels | kTower | kLoading | kPrediction,
-                 "--price drafts measures drafts"},
-    PresetOption{"speculative.draft_model", kSynthetic | kKernels | kTower | kLoading | kPrediction,
-                 "--price drafts measures drafts"},
-    PresetOption{"generation.num_beams", kPlantedDrafts, "beams have no drafts"},
-    PresetOption{"engine.max_num_seqs", kPlantedDrafts, "--sweep names its numbers of sequences"},
-    PresetOption{"video.num_frames", kTower, "it takes two frames at a time, 64 on a GPU"},
+    PresetOption{"speculative.draft_from", {kPlantedDrafts}, "its guesses are planted"},
+    PresetOption{"speculative.method", kWithoutCaptions, "--price drafts measures drafts"},
+    PresetOption{"speculative.draft_model", kWithoutCaptions, "--price drafts measures drafts"},
+    PresetOption{"generation.num_beams", {kPlantedDrafts}, "beams have no drafts"},
+    PresetOption{"engine.max_num_seqs", {kPlantedDrafts}, "--sweep names its numbers of sequences"},
+    PresetOption{"video.num_frames", {kTower}, "it takes two frames at a time, 64 on a GPU"},
 };
 
 // Options of the preset that some measurements pass over without harm.
 struct PassedOver {
   std::string_view begin;  // the beginning of the option's key
-  unsigned measured;
+  MeasuredSet measured;
 };
 constexpr std::array kPassedOver = {
-    PassedOver{"generation.",
-               kSynthetic | kKernels | kTower | kLoading | kPrediction | kPlantedDrafts},
-    PassedOver{"video.", kSynthetic | kKernels | kTower | kLoading | kPrediction | kPlantedDrafts},
-    PassedOver{"engine.", kKernels | kTower | kLoading | kPrediction},
-    PassedOver{"engine.batching", kStatic},      // compared
-    PassedOver{"engine.prefix_cache", kPrefix},  // compared
-    PassedOver{"quantization.kv_cache", kTower | kLoading | kPrediction},
+    PassedOver{"generation.", kWithoutCaptions.with({kPlantedDrafts})},
+    PassedOver{"video.", kWithoutCaptions.with({kPlantedDrafts})},
+    PassedOver{"engine.", kWithoutEngine},
+    PassedOver{"engine.batching", {kStatic}},      // compared
+    PassedOver{"engine.prefix_cache", {kPrefix}},  // compared
+    PassedOver{"quantization.kv_cache", {kTower, kLoading, kPrediction}},
 };
 // Options of the preset about the files of weights, which random weights do not have.
 constexpr std::array<std::string_view, 2> kOfFiles = {"model.adapter", "quantization.requantize"};
@@ -147,7 +178,7 @@ void require_meaning(const BenchFlags& flags, bool has_decoder) {
                                        std::to_string(kLeastDraftedTokens) + " or more");
   }
   for (const PresetOption& option : kPresetOptions) {
-    if ((option.without & measured) == 0) continue;
+    if (!option.without.has(measured)) continue;
     for (const config::Override& given : given_options(flags.preset)) {
       if (given.key != option.key || given.value == "none") continue;
       throw Error(ErrorCode::kUsage,
@@ -155,7 +186,7 @@ void require_meaning(const BenchFlags& flags, bool has_decoder) {
     }
   }
   for (const WorkloadOption& option : kWorkloadOptions) {
-    if (!is_given(flags, option.name) || (option.measured & measured) != 0) continue;
+    if (!is_given(flags, option.name) || option.measured.has(measured)) continue;
     throw Error(ErrorCode::kUsage, std::string("bench: ") + option.name + " is for " +
                                        option.purpose + ", not for " + name);
   }
@@ -193,24 +224,67 @@ void require_no_captions(const BenchFlags& flags, bool is_planted) {
   }
 }
 
+// Throws Error(kUsage) where what is measured is named in two ways, or not at all.
+void require_one_measurement(const BenchFlags& flags) {
+  const bool has_videos = !flags.videos.empty();
+  if (has_videos && (flags.kernels || !flags.shape.empty())) {
+    throw Error(
+        ErrorCode::kUsage,
+        std::string("bench: ") + (flags.kernels ? "--kernels" : "--shape") + " measures no videos");
+  }
+  if (!flags.predict.empty() && (!flags.kernels || flags.shape.empty())) {
+    throw Error(ErrorCode::kUsage, "bench: --predict is for --kernels of a --shape");
+  }
+  if (!flags.predict.empty() && !flags.json.empty()) {
+    throw Error(ErrorCode::kUsage, "bench: --predict writes no JSON");
+  }
+  if (flags.tower && (flags.shape.empty() || flags.kernels)) {
+    throw Error(ErrorCode::kUsage, "bench: --tower measures the tower of a --shape, alone");
+  }
+  if (flags.loading && (has_videos || !flags.shape.empty() || flags.kernels)) {
+    throw Error(ErrorCode::kUsage,
+                "bench: --loading measures the files of a --model or preset, alone");
+  }
+}
+
+// Throws Error(kUsage) for a number of sequences that --sweep names twice.
+void require_distinct_sizes(const BenchFlags& flags) {
+  std::vector<std::int32_t> sizes = flags.sweep;
+  std::sort(sizes.begin(), sizes.end());
+  const auto twice = std::adjacent_find(sizes.begin(), sizes.end());
+  if (twice == sizes.end()) return;
+  throw Error(ErrorCode::kUsage, "bench: --sweep names " + std::to_string(*twice) +
+                                     " twice; --repeat measures each size several times");
+}
+
+// Throws Error for reports that exclude each other or would overwrite other files.
+void require_reports(const BenchFlags& flags, bool has_decoder) {
+  constexpr MeasuredSet kWithSubject = kAnyKernels.with({kTower, kLoading});
+  const Measured measured = measured_by(flags, has_decoder).first;
+  std::vector<std::string> inputs = flags.videos;
+  inputs.push_back(flags.references);
+  require_replaceable(flags.json, kWithSubject.has(measured) ? kKernelsBegin : kBenchBegin, inputs);
+  require_replaceable(flags.svg, kSvgBegin, inputs);
+  require_two_files("--json", flags.json, "--svg", flags.svg);
+}
+
 // Why what is measured passes over an option of the preset, as the end of a sentence; nullopt for
 // an option with an effect.
 std::optional<std::string> why_passed_over(const BenchFlags& flags, Device where, bool has_decoder,
                                            std::string_view key) {
   if (key == kSeed) return std::nullopt;
   const auto [measured, name] = measured_by(flags, has_decoder);
-  const unsigned bit = measured;
-  if (std::any_of(kPassedOver.begin(), kPassedOver.end(), [&](const PassedOver& rule) {
-        return (rule.measured & bit) != 0 && key.starts_with(rule.begin);
-      })) {
-    return std::string("on ") + name;
+  for (const PassedOver& rule : kPassedOver) {
+    if (rule.measured.has(measured) && key.starts_with(rule.begin)) {
+      return std::string("on ") + name;
+    }
   }
   if (key == "engine.max_num_seqs" && !flags.sweep.empty()) {
     return "beside --sweep, which names batch sizes";
   }
-  const bool is_random = !flags.shape.empty() || measured == kKernels;
+  const bool is_random = !flags.shape.empty() || kAnyKernels.has(measured);
   if (is_random && is_among(kOfFiles, key)) return "on random weights";
-  if (measured == kKernels && !where.is_cuda() && is_among(kFormats, key)) {
+  if (kAnyKernels.has(measured) && !where.is_cuda() && is_among(kFormats, key)) {
     return "on --kernels, which measures every format";
   }
   return std::nullopt;
@@ -262,25 +336,7 @@ void warn_of_idle(const BenchFlags& flags, const config::LoadedPreset& loaded, D
 }
 
 void check_flags(const BenchFlags& flags, bool has_decoder) {
-  const bool has_videos = !flags.videos.empty();
-  if (has_videos && (flags.kernels || !flags.shape.empty())) {
-    throw Error(
-        ErrorCode::kUsage,
-        std::string("bench: ") + (flags.kernels ? "--kernels" : "--shape") + " measures no videos");
-  }
-  if (!flags.predict.empty() && (!flags.kernels || flags.shape.empty())) {
-    throw Error(ErrorCode::kUsage, "bench: --predict is for --kernels of a --shape");
-  }
-  if (!flags.predict.empty() && !flags.json.empty()) {
-    throw Error(ErrorCode::kUsage, "bench: --predict writes no JSON");
-  }
-  if (flags.tower && (flags.shape.empty() || flags.kernels)) {
-    throw Error(ErrorCode::kUsage, "bench: --tower measures the tower of a --shape, alone");
-  }
-  if (flags.loading && (has_videos || !flags.shape.empty() || flags.kernels)) {
-    throw Error(ErrorCode::kUsage,
-                "bench: --loading measures the files of a --model or preset, alone");
-  }
+  require_one_measurement(flags);
   // A --model that is no folder but a shape is the --shape.
   const std::vector<config::Override>& overrides = flags.preset.overrides;
   const bool has_model =
@@ -292,11 +348,9 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
                 "bench: --model and --shape both name what is measured; give one of them");
   }
   require_meaning(flags, has_decoder);
-  std::vector<std::string> inputs = flags.videos;
-  inputs.push_back(flags.references);
-  require_replaceable(flags.json, flags.kernels || flags.loading ? kKernelsBegin : kBenchBegin,
-                      inputs);
-  require_replaceable(flags.svg, kSvgBegin, inputs);
+  require_distinct_sizes(flags);
+  require_reports(flags, has_decoder);
+  const bool has_videos = !flags.videos.empty();
   const bool is_planted = flags.price == PriceOf::kDrafts && !flags.shape.empty() && has_decoder &&
                           !flags.kernels && !flags.tower;
   if (!has_videos && !flags.shape.empty()) require_planted_alone(flags, is_planted);

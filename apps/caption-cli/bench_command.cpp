@@ -197,7 +197,8 @@ engine::EngineOptions make_engine_options(const BenchDevice& device, const confi
 // Writes the result where it is wanted and returns the exit code.
 template <class What, class Result>
 int write_result(const BenchFlags& flags, const What& subject, const Result& result) {
-  if (flags.json != "-") std::cout << bench::to_table(subject, result);
+  // stdout carries one report: the table, unless another one was requested there.
+  if (flags.json != "-" && flags.svg != "-") std::cout << bench::to_table(subject, result);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
   return kExitOk;
 }
@@ -300,7 +301,7 @@ int run_tower(const BenchDevice& device, const BenchFlags& flags, const model::B
   bench::TowerBenchOptions options;
   options.num_frames = shape.image_px > 0 ? fixed_frames : kAnyFrames;
   options.out = known.text ? known.text->hidden : 0;
-  options.repeat = std::max(flags.repeat, 3);
+  options.repeat = num_passes(flags);
   options.seed = static_cast<std::uint64_t>(preset.generation.seed);
   const bench::TowerBench result =
       bench::bench_tower(stream, shape, config::weight_format(preset.quantization), options);
@@ -333,8 +334,8 @@ int run_loading(const BenchDevice& device, const BenchFlags& flags,
   const Context& context = device.context;
   config::require_available(preset, has_cuda_kernels());
   const auto open = [&] { return config::open_model(context, preset, loaded.locations); };
-  const bench::LoadingBench result = bench::bench_loading(context, weight_files(loaded), open,
-                                                          {.repeat = std::max(3, flags.repeat)});
+  const bench::LoadingBench result =
+      bench::bench_loading(context, weight_files(loaded), open, {.repeat = num_passes(flags)});
   const std::string subject =
       (preset.model.is_composed ? preset.model.llm : preset.model.path) + ", " +
       describe_setting(config::weight_format(preset.quantization), std::nullopt, device);

@@ -87,7 +87,7 @@ void add_series_flags(CLI::App& command, BenchFlags& flags) {
                   "runs of each; the median counts\n"
                   "Interleaved, except with --price weights, which holds one model at a time. With "
                   "--price drafts of videos or of a model, 8 rounds each in which the methods take "
-                  "turns.")
+                  "turns. Three with --tower and --loading where this option is not given.")
       ->check(in_range(1, 1000))
       ->type_name(kNumberType)
       ->default_str("1")
@@ -198,6 +198,11 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
 bool is_given(const BenchFlags& flags, std::string_view option) {
   return std::find(flags.workload_options.begin(), flags.workload_options.end(), option) !=
          flags.workload_options.end();
+}
+
+int num_passes(const BenchFlags& flags) {
+  constexpr int kPasses = 3;
+  return is_given(flags, "--repeat") ? flags.repeat : kPasses;
 }
 
 }  // namespace caption::cli

@@ -55,4 +55,7 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags);
 // Whether an option of flags.workload_options is on the command line.
 bool is_given(const BenchFlags& flags, std::string_view option);
 
+// The passes of --tower and --loading, which are short: three where --repeat does not say.
+int num_passes(const BenchFlags& flags);
+
 }  // namespace caption::cli

@@ -158,15 +158,10 @@ void run_eval(const EvalFlags& flags) {
   if (flags.captions == eval::kStandardInput && flags.references == eval::kStandardInput) {
     throw Error(ErrorCode::kUsage, "captions and references cannot both come from standard input");
   }
-  if (flags.json == "-" && flags.per_clip == "-") {
-    throw Error(ErrorCode::kUsage, "--json and --per-clip cannot both go to stdout");
-  }
+  require_two_files("--json", flags.json, "--per-clip", flags.per_clip);
   const std::vector<std::string> inputs = {flags.captions, flags.references};
   require_replaceable(flags.json, kScoresBegin, inputs);
   require_replaceable(flags.per_clip, kClipScoresBegin, inputs);
-  if (!flags.json.empty() && flags.json == flags.per_clip) {
-    throw Error(ErrorCode::kUsage, "--json and --per-clip name one file; give them two");
-  }
   eval::EvaluateOptions options;
   options.metrics = chosen_metrics(flags.metrics);
   warn_of_idle(flags, options.metrics);

@@ -217,7 +217,8 @@ int compare_all(const PlanFlags& flags, Planning& planning) {
   for (plan::FormatRow& row : report.rows) {
     row.plan.input.obstacles = obstacle_texts(planning.check.obstacles);
   }
-  std::cout << (flags.json ? plan::to_json(report) : plan::to_text(report));
+  // stdout carries one report: this one, unless the chart was requested there.
+  if (flags.svg != "-") std::cout << (flags.json ? plan::to_json(report) : plan::to_text(report));
   if (!flags.svg.empty()) write_text(flags.svg, bench::to_svg(bench::format_chart(report)));
   return run_exit_code(report.planned().plan, planning.check.obstacles);
 }
@@ -238,6 +239,7 @@ void check_flags(const PlanFlags& flags) {
     throw Error(ErrorCode::kUsage,
                 "plan: --fit compares every format of weights; leave --dtype out, or --fit");
   }
+  if (flags.json) require_two_files("--json", "-", "--svg", flags.svg);
   require_replaceable(flags.svg, kSvgBegin, {});
 }
 

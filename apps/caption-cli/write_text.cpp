@@ -112,6 +112,18 @@ void require_replaceable(const std::string& path, std::string_view begin,
                                      "file, or remove it");
 }
 
+void require_two_files(const std::string& option, const std::string& path,
+                       const std::string& other_option, const std::string& other_path) {
+  if (path.empty() || other_path.empty()) return;
+  const std::string both = option + " and " + other_option;
+  if (path == "-" && other_path == "-") {
+    throw Error(ErrorCode::kUsage, both + " cannot both go to stdout");
+  }
+  if (real_path(path) == real_path(other_path)) {
+    throw Error(ErrorCode::kUsage, both + " name one file; give them two");
+  }
+}
+
 void flush_stdout() {
   std::cout.flush();
   if (std::cout) return;

@@ -28,6 +28,11 @@ inline constexpr std::string_view kPngBegin = "\x89PNG";
 void require_replaceable(const std::string& path, std::string_view begin,
                          const std::vector<std::string>& inputs = {});
 
+// Throws Error(kUsage) where two options name the same file, or both stdout ("-"), for two reports.
+// Empty paths name none.
+void require_two_files(const std::string& option, const std::string& path,
+                       const std::string& other_option, const std::string& other_path);
+
 // Flushes std::cout. Throws Error(kIo) when this or an earlier write to it failed.
 void flush_stdout();
 
