@@ -56,7 +56,7 @@ class MeasuredSet {
 using enum Measured;
 constexpr MeasuredSet kSynthetic = {kFixed, kMixed, kPrefix, kStatic};
 constexpr MeasuredSet kAnyKernels = {kKernels, kTowerKernels};
-// The measurements that caption nothing, and those of them that run no engine.
+// Those that run no engine, and those that caption nothing.
 constexpr MeasuredSet kWithoutEngine = kAnyKernels.with({kTower, kLoading, kPrediction});
 constexpr MeasuredSet kWithoutCaptions = kSynthetic.with(kWithoutEngine);
 

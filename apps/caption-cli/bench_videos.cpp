@@ -55,6 +55,7 @@ int report_runs(const VideoBench& bench, const OpenedModel& opened, const bench:
   bench::VideoReport report;
   report.subject = subject;
   report.max_num_seqs = opened.preset.engine.max_num_seqs;
+  report.operands = bench::operands_of(opened.costs.weights);
   report.before = measure_machine(bench.context);
   std::vector<records::Record> records;
   for (int round = 0; round < wanted.repeat; ++round) {

@@ -17,7 +17,8 @@ namespace {
 
 // Least time that the machine needs for the work of a run, divided by the time of the run.
 double share_of_roofline(const Comparison& comparison, const Measurement& run) {
-  const double least_s = run.cost.seconds(comparison.read_bytes_per_s(), comparison.flops_per_s());
+  const double least_s =
+      run.cost.seconds(comparison.read_bytes_per_s(), comparison.peak().flops_per_s);
   return run.seconds > 0 ? least_s / run.seconds : 0;
 }
 
@@ -117,7 +118,7 @@ std::vector<Row> make_rows(const Comparison& comparison) {
       {"arithmetic", [](Result r) { return format_si(flops_per_s(r.measurement())) + "FLOP/s"; }},
       {"  of the machine's",
        [&](Result r) {
-         return format_percent(flops_per_s(r.measurement()) / comparison.flops_per_s());
+         return format_percent(flops_per_s(r.measurement()) / comparison.peak().flops_per_s);
        }},
       {"share of roofline",
        [&](Result r) { return format_percent(share_of_roofline(comparison, r.measurement())); }}};
@@ -210,7 +211,7 @@ void write_variant(JsonWriter& json, const Comparison& comparison, const Variant
 // The throughput that the machine's rates permit for the work of a group's runs.
 Line bound_of(const Comparison& comparison, const std::string& group) {
   Line bound{.name = "bound of " + group + ": " + format_si(comparison.read_bytes_per_s()) +
-                     "B/s, " + format_si(comparison.flops_per_s()) + "FLOP/s",
+                     "B/s, " + format_si(comparison.peak().flops_per_s) + "FLOP/s",
              .style = LineStyle::kBound,
              .points = {}};
   for (const VariantResult& result : comparison.variants) {
@@ -251,6 +252,11 @@ std::string to_table(const Subject& subject, const Comparison& comparison) {
   if (num_requests > 1 && num_requests <= kRequestsOfPercentiles) {
     text += "p99 of " + counted(num_requests, "request") + " lies between the two slowest\n";
   }
+  if (comparison.peak().arithmetic != comparison.before.arithmetic) {
+    text +=
+        "the machine's arithmetic for these weights: " + std::string(comparison.peak().arithmetic) +
+        ", " + format_si(comparison.peak().flops_per_s) + "FLOP/s\n";
+  }
   if (is_beyond_bandwidth(comparison)) {
     text += "more bytes a second than the memory gives: weights and pages stay in the caches\n";
   }
@@ -268,7 +274,9 @@ std::string to_json(const Subject& subject, const Comparison& comparison) {
       .add("setting", subject.setting)
       .add("workload", comparison.workload.name)
       .add("requests", static_cast<std::int64_t>(comparison.workload.requests.size()))
-      .add("outputs_are_equal", comparison.outputs_are_equal());
+      .add("outputs_are_equal", comparison.outputs_are_equal())
+      .add("peak_flops_per_s", comparison.peak().flops_per_s)
+      .add("peak_arithmetic", comparison.peak().arithmetic);
   write_roofline(json, "machine_before", comparison.before);
   write_roofline(json, "machine_after", comparison.after);
   json.begin_list("variants");

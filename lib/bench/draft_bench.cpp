@@ -12,6 +12,7 @@
 #include "base/json_writer.h"
 #include "base/math.h"
 #include "bench/internal/decoding.h"
+#include "bench/statistics.h"
 #include "bench/workload.h"
 #include "drafts/drafter.h"
 
@@ -120,9 +121,9 @@ std::vector<DraftRow> DraftBench::run_batch(std::int32_t batch) {
   for (std::vector<DraftRow>& of_row : runs) {
     const bool are_equal = std::all_of(of_row.begin(), of_row.end(),
                                        [](const DraftRow& row) { return row.outputs_are_equal; });
-    std::sort(of_row.begin(), of_row.end(),
-              [](const DraftRow& a, const DraftRow& b) { return a.ratio() < b.ratio(); });
-    rows.push_back(of_row[of_row.size() / 2]);
+    std::vector<double> ratios;
+    for (const DraftRow& row : of_row) ratios.push_back(row.ratio());
+    rows.push_back(of_row[median_index(ratios)]);
     rows.back().outputs_are_equal = are_equal;
   }
   return rows;

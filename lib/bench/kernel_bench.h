@@ -11,6 +11,8 @@
 //          in the caches, so the share of the bandwidth can exceed 1
 //   FLOPs  linear: 2 M N K, linear_swiglu: twice that; attention: 4 heads head_dim attended keys;
 //          rms_norm, layer_norm: 4 and 7 per element; rope: 3 per element; others: none
+// The share of the peak is that of the machine's rate for products of the row's operands
+// (bench/roofline.h); element-wise operations are of f32.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +32,8 @@ struct KernelRow {
   std::int64_t tokens = 0;  // rows of activations, M
   double bytes = 0;         // per call, like flops and seconds
   double flops = 0;
-  double seconds = 0;  // median of the rounds
+  Operands operands = Operands::kF32;  // those of its products
+  double seconds = 0;                  // median of the rounds
 
   double bytes_per_s() const { return seconds > 0 ? bytes / seconds : 0; }
   double flops_per_s() const { return seconds > 0 ? flops / seconds : 0; }
@@ -55,7 +58,7 @@ struct KernelBench {
 
   // Means of the rates before and after the benchmark.
   double read_bytes_per_s() const { return (before.read_bytes_per_s + after.read_bytes_per_s) / 2; }
-  double flops_per_s() const { return (before.flops_per_s + after.flops_per_s) / 2; }
+  Peak peak(Operands operands) const { return mean_peak(before, after, operands); }
 };
 
 // Throws Error(kUsage) for a shape with neither decoder nor tower.

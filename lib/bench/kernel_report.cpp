@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "base/figures.h"
+#include "base/join.h"
 #include "base/json_writer.h"
 #include "base/units.h"
 #include "bench/internal/report_parts.h"
@@ -29,7 +30,19 @@ Cells cells_of(const KernelBench& bench, const KernelRow& row) {
           rate(row.bytes_per_s(), "B/s"),
           share(row.bytes_per_s(), bench.read_bytes_per_s()),
           rate(row.flops_per_s(), "FLOP/s"),
-          share(row.flops_per_s(), bench.flops_per_s())};
+          share(row.flops_per_s(), bench.peak(row.operands).flops_per_s)};
+}
+
+// Returns the line "peaks: bf16 340 GFLOP/s, f32 170 GFLOP/s" of the arithmetic of all rows.
+std::string describe_peaks(const KernelBench& bench) {
+  std::vector<std::string> peaks;
+  for (const KernelRow& row : bench.rows) {
+    const Peak peak = bench.peak(row.operands);
+    std::string text = std::string(peak.arithmetic) + " " + format_si(peak.flops_per_s) + "FLOP/s";
+    if (std::find(peaks.begin(), peaks.end(), text) == peaks.end())
+      peaks.push_back(std::move(text));
+  }
+  return "peaks: " + join(peaks) + "\n";
 }
 
 }  // namespace
@@ -43,7 +56,8 @@ std::string to_table(const std::string& subject, const KernelBench& bench) {
   for (const Cells& line : lines) {
     for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
   }
-  std::string text = subject + "\n" + describe_machine(bench.before, bench.after) + "\n";
+  std::string text =
+      subject + "\n" + describe_machine(bench.before, bench.after) + describe_peaks(bench) + "\n";
   for (const Cells& line : lines) {
     for (std::size_t i = 0; i < line.size(); ++i) {
       text += i == 0 ? "" : "  ";
@@ -71,7 +85,8 @@ std::string to_json(const std::string& subject, const KernelBench& bench) {
         .add("bytes_per_s", row.bytes_per_s())
         .add("flops_per_s", row.flops_per_s())
         .add("share_of_bandwidth", row.bytes_per_s() / bench.read_bytes_per_s())
-        .add("share_of_peak", row.flops_per_s() / bench.flops_per_s())
+        .add("share_of_peak", row.flops_per_s() / bench.peak(row.operands).flops_per_s)
+        .add("peak_flops_per_s", bench.peak(row.operands).flops_per_s)
         .end_object();
   }
   json.end_list().end_object();

@@ -221,12 +221,9 @@ void add_logits(const PriceRow& row, JsonWriter& json) {
 
 const VideoRun& PriceRow::median_run() const {
   CAPTION_CHECK(!runs.empty(), "bench: a row without a run");
-  std::vector<const VideoRun*> sorted;
-  for (const VideoRun& run : runs) sorted.push_back(&run);
-  std::sort(sorted.begin(), sorted.end(), [](const VideoRun* a, const VideoRun* b) {
-    return engine_speed(*a) < engine_speed(*b);
-  });
-  return *sorted[sorted.size() / 2];
+  std::vector<double> speeds;
+  for (const VideoRun& run : runs) speeds.push_back(engine_speed(run));
+  return runs[median_index(speeds)];
 }
 
 double PriceRow::engine_tokens_per_s() const {

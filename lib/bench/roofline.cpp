@@ -172,6 +172,39 @@ Roofline measure_roofline(Stream& stream, const RooflineOptions& options) {
   return roofline;
 }
 
+Operands operands_of(MatrixFormat format) {
+  if (format == MatrixFormat::kInt8Row) return Operands::k8Bits;
+  return format == MatrixFormat::kInt4A8 ? Operands::k4And8Bits : Operands::k16Bits;
+}
+
+Operands operands_of(weights::WeightFormat format, weights::Role role) {
+  if (format == weights::WeightFormat::kF32) return Operands::kF32;
+  return operands_of(weights::matrix_format(format, role));
+}
+
+Peak peak_of(const Roofline& roofline, Operands operands) {
+  constexpr std::string_view kIntegers = "8-bit integers";
+  const Peak of_16_bits{roofline.flops_per_s, roofline.arithmetic};
+  const Peak of_8_bits = roofline.int8_flops_per_s > roofline.flops_per_s
+                             ? Peak{roofline.int8_flops_per_s, kIntegers}
+                             : of_16_bits;
+  switch (operands) {
+    case Operands::kF32: return {roofline.f32_flops_per_s, "f32"};
+    case Operands::k16Bits: return of_16_bits;
+    case Operands::k8Bits: return of_8_bits;
+    case Operands::k4And8Bits: break;
+  }
+  return roofline.own_int4_flops_per_s > of_8_bits.flops_per_s
+             ? Peak{roofline.own_int4_flops_per_s, "8-bit integers and 4-bit codes"}
+             : of_8_bits;
+}
+
+Peak mean_peak(const Roofline& before, const Roofline& after, Operands operands) {
+  Peak peak = peak_of(before, operands);
+  peak.flops_per_s = (peak.flops_per_s + peak_of(after, operands).flops_per_s) / 2;
+  return peak;
+}
+
 Roofline best_of(const Roofline& a, const Roofline& b) {
   Roofline best = a.flops_per_s >= b.flops_per_s ? a : b;
   best.read_bytes_per_s = std::max(a.read_bytes_per_s, b.read_bytes_per_s);

@@ -21,6 +21,8 @@
 #include <string_view>
 
 #include "backend/stream.h"
+#include "tensor/matrix_format.h"
+#include "weights/format.h"
 
 namespace caption::bench {
 
@@ -51,6 +53,28 @@ struct RooflineOptions {
   std::int64_t flops_pass_us =
       20'000;  // approximate duration of a pass of multiply-adds on the CPU
 };
+
+// The operands of products, which decide the rate that bounds them.
+enum class Operands {
+  kF32,
+  k16Bits,     // weights of 16 bits; also codes that are multiplied by activations of 16 bits
+  k8Bits,      // codes and activations of 8 bits
+  k4And8Bits,  // codes of 4 bits and activations of 8 bits
+};
+// Those of a dense layer; weights that are held as stored count as numbers of 16 bits.
+Operands operands_of(MatrixFormat format);
+// Those of the matrices of a role in a model whose weights have the format.
+Operands operands_of(weights::WeightFormat format,
+                     weights::Role role = weights::Role::kDecoderLinear);
+
+// The highest rate of a machine for such products.
+struct Peak {
+  double flops_per_s = 0;
+  std::string_view arithmetic = {};  // "bf16", "8-bit integers"; as Roofline::arithmetic
+};
+Peak peak_of(const Roofline& roofline, Operands operands);
+// The mean of the rates of two measurements, with the arithmetic of the first.
+Peak mean_peak(const Roofline& before, const Roofline& after, Operands operands);
 
 // Takes well under a second. On the CPU uses the stream's thread pool and CPU tier. Throws
 // Error(kUnavailable) when a GPU fails.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <unordered_map>
 
 #include "base/clock.h"
@@ -152,14 +151,11 @@ void warm_up(model::Decoder& decoder, Stream& stream, const Variant& variant) {
   while (!engine.idle()) engine.step();
 }
 
-// Returns the run of median throughput; with an even number of runs the slower of the middle two.
+// Returns the run of median throughput.
 std::size_t find_median_run(const std::vector<Measurement>& runs) {
-  std::vector<std::size_t> order(runs.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return runs[a].output_tokens_per_s() < runs[b].output_tokens_per_s();
-  });
-  return order[(order.size() - 1) / 2];
+  std::vector<double> speeds;
+  for (const Measurement& run : runs) speeds.push_back(run.output_tokens_per_s());
+  return median_index(speeds);
 }
 
 }  // namespace
@@ -172,11 +168,7 @@ double Comparison::read_bytes_per_s() const {
   return (before.read_bytes_per_s + after.read_bytes_per_s) / 2;
 }
 
-double Comparison::flops_per_s() const {
-  const bool is_f32 = costs.weights == weights::WeightFormat::kF32;
-  return is_f32 ? (before.f32_flops_per_s + after.f32_flops_per_s) / 2
-                : (before.flops_per_s + after.flops_per_s) / 2;
-}
+Peak Comparison::peak() const { return mean_peak(before, after, operands_of(costs.weights)); }
 
 bool Comparison::outputs_are_equal() const {
   for (const VariantResult& result : variants) {

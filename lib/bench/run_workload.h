@@ -77,10 +77,9 @@ struct Comparison {
   Roofline before;  // rates of the machine on the same threads
   Roofline after;
 
-  // Means of the rates before and after; arithmetic in f32 for f32 weights, otherwise the fastest
-  // kind.
+  // Means of the rates before and after; that of arithmetic for products with the weights.
   double read_bytes_per_s() const;
-  double flops_per_s() const;
+  Peak peak() const;
   // Whether the outputs of all runs of all variants are identical.
   bool outputs_are_equal() const;
 };

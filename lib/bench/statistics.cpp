@@ -28,6 +28,15 @@ double percentile(std::vector<double> values, double percent) {
 
 double median(std::vector<double> values) { return percentile(std::move(values), 50); }
 
+std::size_t median_index(const std::vector<double>& values) {
+  CAPTION_CHECK(!values.empty(), "a median of no values");
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  return order[(order.size() - 1) / 2];
+}
+
 // With k values left out at either end, the median is outside with the probability
 // 2 P(B(n, 1/2) <= k).
 MedianInterval median_interval(std::vector<double> values) {

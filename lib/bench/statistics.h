@@ -1,6 +1,7 @@
 // bench/statistics.h: percentiles and summaries of measured values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -12,6 +13,11 @@ namespace caption::bench {
 double percentile(std::vector<double> values, double percent);
 
 double median(std::vector<double> values);
+
+// The index of the median; with an even number of values that of the lower of the middle two, so
+// that the run of median speed is never a faster one than the median. Throws Error(kInternal) for
+// no values.
+std::size_t median_index(const std::vector<double>& values);
 
 // The median of a sample, and an interval that contains the median of what the sample is drawn from
 // with a probability of at least 95 %, whatever the distribution: two order statistics, by the

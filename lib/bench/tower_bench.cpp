@@ -63,6 +63,7 @@ TowerBench bench_tower(Stream& stream, const model::VisionSpec& shape, weights::
   bench.weight_bytes = tower.weight_bytes();
   bench.flops_per_frame =
       model::encoder_flops(tower.spec(), clip) / static_cast<double>(options.num_frames);
+  bench.operands = operands_of(type, weights::Role::kEncoderLinear);
   bench.before = measure_roofline(stream, options.roofline);
   tower.encode(stream, pixels.view());  // first call grows the scratch memory
   std::vector<double> runs;

@@ -30,6 +30,7 @@ struct TowerBench {
   std::int64_t width_px = 0;  // size of the frames after resizing
   std::int64_t height_px = 0;
   double flops_per_frame = 0;             // FLOPs of the matrices and of attention
+  Operands operands = Operands::k16Bits;  // those of the products with the weights
   double seconds = 0;                     // time for all frames, median
   std::vector<OperationTime> operations;  // profile of one additional run
   Roofline before;
@@ -40,7 +41,7 @@ struct TowerBench {
   }
   double flops_per_s() const { return frames_per_s() * flops_per_frame; }
   double share_of_peak() const {
-    return 2 * flops_per_s() / (before.flops_per_s + after.flops_per_s);
+    return flops_per_s() / mean_peak(before, after, operands).flops_per_s;
   }
 };
 

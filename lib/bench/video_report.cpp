@@ -20,8 +20,8 @@ double mean_bytes_per_s(const VideoReport& report) {
   return (report.before.read_bytes_per_s + report.after.read_bytes_per_s) / 2;
 }
 
-double mean_flops_per_s(const VideoReport& report) {
-  return (report.before.flops_per_s + report.after.flops_per_s) / 2;
+Peak peak_of(const VideoReport& report) {
+  return mean_peak(report.before, report.after, report.operands);
 }
 
 double batch_occupancy(const VideoReport& report) {
@@ -78,7 +78,7 @@ std::string engine_lines(const VideoReport& report) {
     text += line("engine's bandwidth", format_si(bandwidth) + "B/s",
                  format_percent(bandwidth / mean_bytes_per_s(report)) + " of the machine's");
     text += line("engine's arithmetic", format_si(arithmetic) + "FLOP/s",
-                 format_percent(arithmetic / mean_flops_per_s(report)) + " of the machine's");
+                 format_percent(arithmetic / peak_of(report).flops_per_s) + " of the machine's");
   }
   return text;
 }
@@ -115,12 +115,9 @@ double VideoRun::prompt_tokens_per_s() const { return per_second(prompt_tokens, 
 
 const VideoRun& VideoReport::median_run() const {
   CAPTION_CHECK(!runs.empty(), "a report without runs");
-  std::vector<const VideoRun*> order;
-  for (const VideoRun& run : runs) order.push_back(&run);
-  std::sort(order.begin(), order.end(), [](const VideoRun* a, const VideoRun* b) {
-    return a->clips_per_s() < b->clips_per_s();
-  });
-  return *order[(order.size() - 1) / 2];
+  std::vector<double> speeds;
+  for (const VideoRun& run : runs) speeds.push_back(run.clips_per_s());
+  return runs[median_index(speeds)];
 }
 
 std::string describe_clips(const VideoRun& run) {
@@ -138,8 +135,9 @@ std::string to_table(const VideoReport& report) {
       report.subject.model + "; " + report.subject.setting + "\n" + describe_clips(run) + ", in " +
       format_number(run.seconds) + " s; the median of " + counted(std::ssize(report.runs), "run") +
       "\n" + (report.before.is_gpu ? "GPU: " : "machine: ") + format_si(mean_bytes_per_s(report)) +
-      (report.before.is_gpu ? "B/s copied, " : "B/s read, ") + format_si(mean_flops_per_s(report)) +
-      "FLOP/s " + std::string(report.before.arithmetic) + "\n\n";
+      (report.before.is_gpu ? "B/s copied, " : "B/s read, ") +
+      format_si(peak_of(report).flops_per_s) + "FLOP/s " + std::string(peak_of(report).arithmetic) +
+      "\n\n";
   text += caption_lines(run);
   for (const StageBusy& stage : run.stages) {
     text += line(stage.name + " busy", format_percent(busy_share(run, stage)),

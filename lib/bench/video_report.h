@@ -58,6 +58,7 @@ struct VideoReport {
   std::vector<VideoRun> runs;
   Roofline before;
   Roofline after;
+  Operands operands = Operands::k16Bits;  // those of the products with the decoder's weights
   std::vector<VideoScore> scores;  // scores of the last run's captions; empty without references
 
   const VideoRun& median_run() const;

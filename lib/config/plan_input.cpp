@@ -29,11 +29,6 @@ void set_cuda(plan::PlanInput& input) {
   }
 }
 
-// Whether the format multiplies activations of 8 bits by codes of 4 bits.
-bool has_4_bit_codes(weights::WeightFormat format) {
-  return weights::matrix_format(format, weights::Role::kDecoderLinear) == MatrixFormat::kInt4A8;
-}
-
 double flops_per_s(const plan::Card& card, weights::WeightFormat format) {
   if (format == weights::WeightFormat::kFp8) return card.fp8_flops_per_s;
   return plan::has_8_bit_activations(format) ? card.int8_flops_per_s : card.flops_per_s;
@@ -157,23 +152,14 @@ bench::Roofline measure_host(const Context& context, const Preset& preset, const
 }
 
 plan::Rates host_rates(const bench::Roofline& roofline, weights::WeightFormat format) {
+  const bench::Peak peak = bench::peak_of(roofline, bench::operands_of(format));
   plan::Rates rates = {
-      .bytes_per_s = roofline.read_bytes_per_s, .flops_per_s = roofline.flops_per_s, .source = {}};
-  std::string arithmetic(roofline.arithmetic);
-  if (format == weights::WeightFormat::kF32) {
-    rates.flops_per_s = roofline.f32_flops_per_s;
-    arithmetic = "f32";
-  } else if (plan::has_8_bit_activations(format)) {
-    rates.flops_per_s = roofline.int8_flops_per_s;
-    if (has_4_bit_codes(format) && roofline.own_int4_flops_per_s > roofline.int8_flops_per_s) {
-      rates.flops_per_s = roofline.own_int4_flops_per_s;
-      arithmetic = "8-bit integers and 4-bit codes";
-    } else if (roofline.int8_flops_per_s > roofline.flops_per_s) {
-      arithmetic = "8-bit integers";
-    } else if (roofline.own_int8_flops_per_s > 0) {
-      arithmetic += ", because 8-bit integers are not faster (" +
-                    format_si(roofline.own_int8_flops_per_s) + "FLOP/s)";
-    }
+      .bytes_per_s = roofline.read_bytes_per_s, .flops_per_s = peak.flops_per_s, .source = {}};
+  std::string arithmetic(peak.arithmetic);
+  if (plan::has_8_bit_activations(format) && arithmetic == roofline.arithmetic &&
+      roofline.own_int8_flops_per_s > 0) {
+    arithmetic += ", because 8-bit integers are not faster (" +
+                  format_si(roofline.own_int8_flops_per_s) + "FLOP/s)";
   }
   rates.source =
       "measured here and now on " + counted(roofline.num_threads, "thread") + ", " + arithmetic;

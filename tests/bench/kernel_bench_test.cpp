@@ -121,7 +121,7 @@ TEST_SUITE("bench/kernel_bench") {
     const KernelBench bench = run(shape);
     const std::string table = to_table("small; 2 threads", bench);
     const auto lines = std::count(table.begin(), table.end(), '\n');
-    CHECK(lines == 4 + std::ssize(bench.rows));  // heading, machine, an empty line, column names
+    CHECK(lines == 5 + std::ssize(bench.rows));  // heading, machine, peaks, an empty line, names
     CHECK(table.find("layer_norm") != std::string::npos);
 
     const JsonObject json =

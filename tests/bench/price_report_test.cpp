@@ -49,6 +49,9 @@ TEST_SUITE("bench/price_report") {
     CHECK(report.rows[1].engine_tokens_per_s() == 2000);
     CHECK(PriceRow{.name = "idle", .runs = {VideoRun{}}}.kv_bytes_per_sequence() == 0);
     CHECK_THROWS_AS(PriceRow{}.median_run(), Error);
+    // The slower of the middle two of an even number.
+    const PriceRow twice{.name = "twice", .runs = {make_run(100'000, 8), make_run(500'000, 8)}};
+    CHECK(twice.engine_tokens_per_s() == 200);
   }
 
   TEST_CASE("with drafts, decoding alone is compared as well") {

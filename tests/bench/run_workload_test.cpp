@@ -192,6 +192,27 @@ TEST_SUITE("model/random_decoder") {
 }
 
 TEST_SUITE("bench/roofline") {
+  TEST_CASE("products are bounded by the rate of their operands") {
+    using weights::WeightFormat;
+    Roofline machine{.f32_flops_per_s = 1, .flops_per_s = 2, .arithmetic = "bf16"};
+    machine.int8_flops_per_s = machine.own_int8_flops_per_s = 4;
+    const auto peak = [&](WeightFormat format) { return peak_of(machine, operands_of(format)); };
+    CHECK(peak(WeightFormat::kF32).flops_per_s == 1);
+    CHECK(peak(WeightFormat::kBF16).flops_per_s == 2);
+    CHECK(peak(WeightFormat::kInt8).flops_per_s == 2);
+    CHECK(peak(WeightFormat::kNf4).arithmetic == "bf16");
+    CHECK(peak(WeightFormat::kW8A8).flops_per_s == 4);
+    CHECK(peak(WeightFormat::kW8A8).arithmetic == "8-bit integers");
+    CHECK(peak(WeightFormat::kW4A8).flops_per_s == 4);
+    machine.own_int4_flops_per_s = 5;
+    CHECK(peak(WeightFormat::kW4A8Head4).flops_per_s == 5);
+    CHECK(peak(WeightFormat::kW8A8).flops_per_s == 4);
+    // Integers that are no faster do not bound products: bf16 would have their place.
+    const Roofline slow{.flops_per_s = 2, .int8_flops_per_s = 2, .own_int8_flops_per_s = 1};
+    CHECK(peak_of(slow, Operands::k8Bits).flops_per_s == 2);
+    CHECK(mean_peak(machine, slow, Operands::k8Bits).flops_per_s == 3);
+  }
+
   TEST_CASE("rates are positive on every tier this CPU runs") {
     ThreadPool pool(2);
     for (const CpuTier tier : supported_cpu_tiers()) {

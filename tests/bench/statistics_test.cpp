@@ -47,21 +47,31 @@ TEST_SUITE("bench/statistics") {
     CHECK(median({9, 1, 5}) == 5);
   }
 
-  TEST_CASE("the interval of a median leaves out as many values as the binomial distribution lets") {
+  TEST_CASE("the median of an even number of values is the lower of the middle two") {
+    CHECK(median_index({9, 1, 5}) == 2);
+    CHECK(median_index({9, 1, 5, 3}) == 3);
+    CHECK(median_index({2, 1}) == 1);
+    CHECK(median_index({4, 4}) == 0);
+    CHECK_THROWS_AS(median_index({}), Error);
+  }
+
+  TEST_CASE(
+      "the interval of a median leaves out as many values as the binomial distribution lets") {
     const auto left_out = [](int count) {
       std::vector<double> values;
-      for (int i = 0; i < count; ++i) values.push_back((i * 7) % count);  // unsorted: 0 to count - 1
+      for (int i = 0; i < count; ++i)
+        values.push_back((i * 7) % count);  // unsorted: 0 to count - 1
       const MedianInterval interval = median_interval(values);
       CHECK(interval.count == count);
       CHECK(interval.median == doctest::Approx((count - 1) / 2.0));
       CHECK(interval.high == count - 1 - interval.low);
       return interval.low;
     };
-    CHECK(left_out(5) == 0);    // 2 P(B(5, 1/2) <= 0) is 6 %
-    CHECK(left_out(6) == 0);    // 3 %
-    CHECK(left_out(8) == 0);    // 2 P(B <= 1) is 7 %
-    CHECK(left_out(9) == 1);    // 3.9 %
-    CHECK(left_out(16) == 3);   // 2.1 %; with 4, 7.7 %
+    CHECK(left_out(5) == 0);     // 2 P(B(5, 1/2) <= 0) is 6 %
+    CHECK(left_out(6) == 0);     // 3 %
+    CHECK(left_out(8) == 0);     // 2 P(B <= 1) is 7 %
+    CHECK(left_out(9) == 1);     // 3.9 %
+    CHECK(left_out(16) == 3);    // 2.1 %; with 4, 7.7 %
     CHECK(left_out(100) == 39);  // tables: the 40th and the 61st value
     CHECK(median_interval({}).count == 0);
     CHECK(median_interval({3}).low == 3);

@@ -116,6 +116,7 @@ void bench_paged_attention(KernelTimer& timer, const model::DecoderSpec& shape, 
                 .tokens = tokens};
   row.bytes = pages.bytes(shape, dtype) + as_double(2 * 4 * tokens * shape.q_dim());
   row.flops = 4 * as_double(shape.q_dim()) * attended;
+  row.operands = Operands::k16Bits;
   timer.add(std::move(row), [&](std::int64_t turn) {
     kernels::paged_attention(timer.stream(), q.view(), pages.context(turn, cu_seqlens),
                              attention_scale(shape.head_dim), y.view());

@@ -67,6 +67,7 @@ void bench_linear(KernelTimer& timer, const std::string& name, const model::Line
     const Copies copies = make_copies(timer, format, rows);
     for (const std::int64_t m : tokens) {
       KernelRow row{.operation = "linear " + name, .setting = format.name, .tokens = m};
+      row.operands = operands_of(format.format);
       row.bytes = static_cast<double>(copies.weights.front().size_bytes() +
                                       4 * m * (matrix.in + matrix.out));
       row.flops = 2 * static_cast<double>(m * matrix.num_weights());
@@ -89,6 +90,7 @@ void bench_swiglu(KernelTimer& timer, const model::LinearSpec& matrix,
     const Copies up = make_copies(timer, format, rows);
     for (const std::int64_t m : tokens) {
       KernelRow row{.operation = "linear_swiglu gate, up", .setting = format.name, .tokens = m};
+      row.operands = operands_of(format.format);
       row.bytes = static_cast<double>(2 * gate.weights.front().size_bytes() +
                                       4 * m * (matrix.in + matrix.out));
       row.flops = 4 * static_cast<double>(m * matrix.num_weights());

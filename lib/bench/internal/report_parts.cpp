@@ -25,9 +25,14 @@ void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline
       .add("flops_per_s", roofline.flops_per_s)
       .add("f32_flops_per_s", roofline.f32_flops_per_s)
       .add("arithmetic", roofline.arithmetic);
+  if (roofline.own_int8_flops_per_s > 0) {
+    json.add("int8_flops_per_s", roofline.own_int8_flops_per_s);
+  }
+  if (roofline.own_int4_flops_per_s > 0) {
+    json.add("int4_flops_per_s", roofline.own_int4_flops_per_s);
+  }
   if (roofline.is_gpu) {
-    json.add("int8_flops_per_s", roofline.own_int8_flops_per_s)
-        .add("upload_bytes_per_s", roofline.upload_bytes_per_s)
+    json.add("upload_bytes_per_s", roofline.upload_bytes_per_s)
         .add("download_bytes_per_s", roofline.download_bytes_per_s);
   } else {
     json.add("threads", static_cast<std::int64_t>(roofline.num_threads));
