@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "backend/stream.h"
 #include "backend/thread_pool.h"
@@ -82,6 +83,17 @@ std::string describe(const drafts::LeftOutLayers& found, double seconds) {
          format_number(found.gain) + "x expected; found in " + format_number(seconds) + " s";
 }
 
+// Writes the rows where they are wanted, if there are none the heading alone, and returns the exit
+// code.
+int report_rows(const DraftedShape& shape, const std::string& heading,
+                const std::vector<bench::ModelDraftRow>& rows) {
+  if (shape.json != "-") {
+    std::cout << (rows.empty() ? heading + "\n" : bench::to_table(heading, rows));
+  }
+  if (!shape.json.empty()) write_text(shape.json, bench::to_json(heading, rows));
+  return kExitOk;
+}
+
 }  // namespace
 
 void require_draft_shape(const config::Preset& preset, std::int64_t vocab) {
@@ -124,10 +136,7 @@ int bench_drafts_of_model(const DraftedShape& shape, bench::DraftBenchOptions op
   if (shape.preset.speculative.method == config::DraftMethod::kSelf) {
     const bench::LayersFound found = bench::find_layers(shape.decoder, stream, options);
     heading += "\n" + describe(found.layers, found.seconds);
-    if (!found.layers.pays()) {
-      std::cout << heading << "\n";
-      return kExitOk;
-    }
+    if (!found.layers.pays()) return report_rows(shape, heading, {});
     options.agreements.insert(options.agreements.begin(), bench::kOwnGuesses);
     make_draft = bench::make_self_draft(found.layers.layers);
   } else {
@@ -140,9 +149,7 @@ int bench_drafts_of_model(const DraftedShape& shape, bench::DraftBenchOptions op
   wanted.common = std::move(options);
   const std::vector<bench::ModelDraftRow> rows =
       bench::bench_model_drafts(shape.decoder, stream, make_draft, wanted);
-  if (shape.json != "-") std::cout << bench::to_table(heading, rows);
-  if (!shape.json.empty()) write_text(shape.json, bench::to_json(heading, rows));
-  return kExitOk;
+  return report_rows(shape, heading, rows);
 }
 
 }  // namespace caption::cli

@@ -55,13 +55,16 @@ struct KernelBench {
   std::vector<KernelRow> rows;
   Roofline before;
   Roofline after;
+  std::string left_out = {};  // what of the shape is not measured, and why; empty: nothing
 
   // Means of the rates before and after the benchmark.
   double read_bytes_per_s() const { return (before.read_bytes_per_s + after.read_bytes_per_s) / 2; }
   Peak peak(Operands operands) const { return mean_peak(before, after, operands); }
 };
 
-// Throws Error(kUsage) for a shape with neither decoder nor tower.
+// Measures the decoder, and the tower if it takes single frames of a fixed size. Throws
+// Error(kUsage) for a shape with neither decoder nor tower, Error(kUnavailable) for one without a
+// decoder whose tower takes other frames.
 KernelBench bench_kernels(Stream& stream, const model::Blueprint& shape,
                           const KernelBenchOptions& options);
 

@@ -65,12 +65,14 @@ std::string to_table(const std::string& subject, const KernelBench& bench) {
     }
     text += "\n";
   }
+  if (!bench.left_out.empty()) text += "\nnot measured: " + bench.left_out + "\n";
   return text;
 }
 
 std::string to_json(const std::string& subject, const KernelBench& bench) {
   JsonWriter json;
   json.begin_object().add("subject", subject);
+  if (!bench.left_out.empty()) json.add("left_out", bench.left_out);
   write_roofline(json, "machine_before", bench.before);
   write_roofline(json, "machine_after", bench.after);
   json.begin_list("operations");

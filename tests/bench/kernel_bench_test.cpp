@@ -136,6 +136,21 @@ TEST_SUITE("bench/kernel_bench") {
     CHECK(json.get_object("machine_before")->get_double("read_bytes_per_s", 0) > 0);
   }
 
+  TEST_CASE("of a tower of frames of any size nothing is measured, and that is said") {
+    model::Blueprint shape = text_and_vision();
+    shape.vision->image_px = 0;
+    const KernelBench bench = run(shape);
+    CHECK(find(bench, "embedding", "bf16", 1).seconds > 0);
+    CHECK(to_table("small", bench).find("\nnot measured: the tower, which takes") !=
+          std::string::npos);
+    const JsonObject json =
+        JsonObject::parse(to_json("small", bench), "bench", ErrorCode::kInternal);
+    CHECK(json.get_string("left_out", "").starts_with("the tower"));
+    shape.text.reset();
+    CHECK_THROWS_WITH_AS(run(shape), doctest::Contains("--tower measures this one as a whole"),
+                         Error);
+  }
+
   TEST_CASE("a shape without decoder and tower is refused by name") {
     model::Blueprint nothing;
     nothing.name = "nothing";

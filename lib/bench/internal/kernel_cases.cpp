@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 
 #include "base/error.h"
 #include "base/math.h"
@@ -151,17 +153,30 @@ void bench_element_wise(KernelTimer& timer, const model::DecoderSpec& shape, std
             [&](std::int64_t) { kernels::rope(stream, table.view(), q.view()); });
 }
 
+// Sets of ids, each of `tokens` rows of a table: all rows in a random order, so that none comes
+// again before every other one has.
+Tensor draw_ids(std::int64_t rows, std::int64_t tokens) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(rows));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  Tensor ids(DType::kI32, {rows / tokens, tokens});
+  std::copy_n(order.begin(), ids.num_elements(), ids.as<std::int32_t>());
+  return ids;
+}
+
 void bench_embedding(KernelTimer& timer, const model::DecoderSpec& shape, std::int64_t tokens) {
-  // Rows are spread over a table of at most the working set's size.
-  const std::int64_t rows =
-      std::min(shape.vocab, std::max(tokens, timer.num_copies(2 * shape.hidden)));
+  // The rows exceed the caches together if the vocabulary has as many.
+  const std::int64_t row_bytes = 2 * shape.hidden;
+  const std::int64_t rows = std::max(
+      tokens, std::min(shape.vocab, divide_up(timer.options().working_set_bytes, row_bytes)));
   const Tensor table = random_tensor(DType::kBF16, {rows, shape.hidden});
-  const Tensor ids = ascending(tokens, std::max<std::int64_t>(1, rows / tokens));
+  const Tensor ids = draw_ids(rows, tokens);
   Tensor y(DType::kF32, {tokens, shape.hidden});
   KernelRow row{.operation = "embedding", .setting = "bf16", .tokens = tokens};
   row.bytes = 6 * as_double(tokens * shape.hidden);
-  timer.add(std::move(row), [&](std::int64_t) {
-    kernels::embedding(timer.stream(), ids.view(), table.view(), y.view());
+  timer.add(std::move(row), [&](std::int64_t turn) {
+    const ConstView set = ids.view().rows(turn % ids.dim(0), 1).reshape({tokens});
+    kernels::embedding(timer.stream(), set, table.view(), y.view());
   });
 }
 
@@ -232,11 +247,11 @@ void bench_text(KernelTimer& timer, const model::DecoderSpec& shape) {
   }
 }
 
+bool takes_fixed_frames(const model::VisionSpec& shape) {
+  return shape.image_px > 0 && shape.frames_per_image == 1;
+}
+
 void bench_vision(KernelTimer& timer, const model::VisionSpec& shape) {
-  if (shape.image_px <= 0 || shape.frames_per_image != 1) {
-    throw Error(ErrorCode::kUnavailable,
-                "bench: only towers of single frames of a fixed size can be measured");
-  }
   const std::int64_t tokens = model::tower_tokens(shape, {});
   bench_patches(timer, shape);
   bench_linear(timer, "patches", {.out = shape.hidden, .in = shape.patch_values()},

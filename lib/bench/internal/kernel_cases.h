@@ -12,6 +12,8 @@
 namespace caption::bench {
 
 void bench_text(KernelTimer& timer, const model::DecoderSpec& shape);
+// Whether a tower encodes single frames of a fixed size, as bench_vision() needs.
+bool takes_fixed_frames(const model::VisionSpec& shape);
 void bench_vision(KernelTimer& timer, const model::VisionSpec& shape);
 
 // Times a dense layer in every layout, for each number of tokens in `tokens`.
