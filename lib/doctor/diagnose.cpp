@@ -227,7 +227,11 @@ Finding examine_cache(const FolderFacts& cache) {
 Finding examine_disk(const FolderFacts& folder) {
   Finding finding{.name = "disk", .state = State::kOk, .text = {}, .remedy = {}};
   finding.text = format_bytes(folder.free_bytes) + " free in " + folder.path.string();
-  if (!folder.is_usable) {
+  if (folder.path.empty()) {
+    finding.state = State::kNote;
+    finding.text = "the working folder does not exist any more";
+    finding.remedy = "cd to another folder";
+  } else if (!folder.is_usable) {
     finding.state = State::kNote;
     finding.text = folder.path.string() + " cannot be written";
     finding.remedy = "run -o FILE in another folder";

@@ -7,7 +7,7 @@
 namespace caption::doctor {
 
 struct FolderFacts {
-  std::filesystem::path path;   // empty: no folder is configured
+  std::filesystem::path path;   // empty: no folder is configured, or it was removed
   bool is_usable = false;       // the folder is writable or can be created
   std::int64_t free_bytes = 0;  // available to this user on its file system
 };

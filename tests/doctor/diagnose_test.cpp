@@ -169,6 +169,14 @@ TEST_SUITE("doctor/diagnose") {
     CHECK(find(facts, "GPU").text == "L4, 24.0 GB");
   }
 
+  TEST_CASE("a working folder that was removed is said to be gone") {
+    Facts facts = good_facts();
+    facts.working_folder = {};
+    CHECK(find(facts, "disk").state == State::kNote);
+    CHECK(find(facts, "disk").text == "the working folder does not exist any more");
+    CHECK(find(facts, "disk").remedy == "cd to another folder");
+  }
+
   TEST_CASE("without a limit of open files nothing is asked for") {
     Facts facts = good_facts();
     facts.open_file_limit = std::numeric_limits<std::int64_t>::max();
