@@ -2,11 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -45,17 +48,26 @@ struct PlanFlags {
   std::string svg;
 };
 
+// The whole of `text` as a number of pixels; std::nullopt for another text.
+std::optional<std::int64_t> parse_pixels(std::string_view text) {
+  constexpr std::int64_t kMostPixels = 99'999;
+  std::int64_t pixels = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pixels);
+  const bool is_whole = error == std::errc() && end == text.data() + text.size();
+  if (!is_whole || pixels < 1 || pixels > kMostPixels) return std::nullopt;
+  return pixels;
+}
+
 model::FrameSize parse_frame_size(const std::string& text) {
-  model::FrameSize size;
-  int length = 0;
-  const int found =
-      std::sscanf(text.c_str(), "%5ldx%5ld%n", &size.width_px, &size.height_px, &length);
-  const bool is_whole = found == 2 && static_cast<std::size_t>(length) == text.size();
-  if (!is_whole || size.width_px < 1 || size.height_px < 1) {
-    throw Error(ErrorCode::kUsage,
-                "--frame-size: \"" + text + "\" is no size in pixels such as 1280x720");
+  const std::size_t cross = text.find('x');
+  if (cross != std::string::npos) {
+    const auto width = parse_pixels(std::string_view(text).substr(0, cross));
+    const auto height = parse_pixels(std::string_view(text).substr(cross + 1));
+    if (width && height) return {.width_px = *width, .height_px = *height};
   }
-  return size;
+  throw Error(ErrorCode::kUsage, "--frame-size: \"" + text +
+                                     "\" is no size in pixels such as 1280x720, of at most 99999 "
+                                     "either way");
 }
 
 // A run with what is planned for it.

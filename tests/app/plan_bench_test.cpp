@@ -402,6 +402,8 @@ TEST_SUITE("app/bench") {
     const std::vector<std::vector<std::string>> kCases = {
         {"plan", "--frame-size", "12"},
         {"plan", "--frame-size", "0x10"},
+        {"plan", "--frame-size", " 1x 9"},
+        {"plan", "--frame-size", "+1x9"},
         {"plan", "--card", "x"},
         {"plan", "--batch", "4"},
         {"plan", "--svg", "x.svg"},
