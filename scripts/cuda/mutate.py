@@ -9,8 +9,8 @@ includes the file is compiled as the build compiles it, but with -O1, linked in 
 build's object, and the suites of caption_cuda_test that SUITES names for it run to their first
 failure; where they pass, the next such source follows, and after the last one the whole test.
 With `--quick` what the suites do not notice counts as not noticed, without a run of the whole test.
-`--together` compiles all chosen mutations of a file at once, each in a branch (mutation_switch.py), which
-takes a tenth of the time; of an expression or statement of one line only, and with --quick.
+`--together` compiles all chosen mutations of all files at once, each in a branch (mutation_switch.py), which
+takes a tenth of the time or less; of an expression or statement of one line only, and with --quick.
 `--sample` takes N mutations of each file, which depend on the seed and on the mutations alone.
 `--list` only prints the mutations.
 
@@ -36,6 +36,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,9 @@ SUITES = {
     "warpgroup_gemm": "warpgroups", "weight.cu": "weight,cuda/embedding",
 }
 
+OPERAND = r"[^;,()]*"  # with parentheses up to three deep
+for _ in range(3):
+    OPERAND = rf"(?:[^;,()]|\((?:{OPERAND}|,)*\))+"
 RULES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"sync_block\(\);", ""),
     (r"sync_warp\(\);", ""),
@@ -90,7 +94,7 @@ RULES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r" \*= ", " += "),
     (r" && ", " || "),
     (r" \|\| ", " && "),
-    (r" \? (.+?) : ([^;,)]+)", r" ? \2 : \1"),
+    (rf" \? ((?:[^?:;]|::)+) : ({OPERAND})(?=[;,)])", r" ? \2 : \1"),
     (r"(?<=p\.)(gate|up|x)_stride\b", "y_stride"),
 ]]
 # Not code of a kernel: preprocessor lines, templates and declarations of types.
@@ -223,7 +227,7 @@ def link(build: Build, names: list[str], folder: Path) -> Path:
 
 def run_suites(program: Path, suites: str | None, mutant: int = 0) -> str | None:
     """Runs the suites, or all; returns how they failed, or None."""
-    seconds = TEST_SECONDS * (1 if suites else 5)
+    seconds = TEST_SECONDS * (1 if suites and suites.count(",") < 9 else 5)
     try:
         done = subprocess.run(["prlimit", f"--cpu={seconds}", str(program), "-aa=1",
                                *([f"-ts={suites}"] if suites else [])],
@@ -253,41 +257,52 @@ def run(build: Build, mutation: Mutation, folder: Path, is_quick: bool) -> str |
     return None if is_quick else run_suites(link(build, compiled, folder), None)
 
 
-def compile_together(build: Build, mutations: list[Mutation], folder: Path) -> list[int]:
-    """Compiles a file with its mutations, numbered from 1, in branches, and what includes it. Returns the
-    numbers of those that compile so."""
-    file = mutations[0].file
+def includers_of(build: Build, mutations: Iterable[Mutation]) -> list[str]:
+    return sorted({name for file in {m.file for m in mutations} for name in build.includers(file)})
+
+
+def compile_together(build: Build, mutations: list[Mutation], folder: Path, jobs: int) -> dict[int, Mutation]:
+    """Compiles the files with their mutations, numbered from 1, in branches, and what includes them. Returns
+    those that compile so."""
     shutil.copytree(KERNELS, folder / "kernels" / "cuda")
     (folder / "switch.h").write_text(mutation_switch.HEADER, encoding="utf-8")
     (folder / "switch.cpp").write_text(mutation_switch.SOURCE, encoding="utf-8")
     subprocess.run(["c++", "-O1", "-c", "switch.cpp"], cwd=folder, check=True)
-    by_line: dict[int, list[tuple[int, str]]] = {}
-    for number, m in enumerate(mutations, 1):
-        by_line.setdefault(m.line, []).append((number, m.after))
-    while by_line:
-        text, places = mutation_switch.switched((KERNELS / file).read_text(encoding="utf-8"), by_line)
-        (folder / "kernels" / "cuda" / file).write_text(text, encoding="utf-8")
-        errors = next((text for name in build.includers(file)
-                       if (text := compile_source(build, name, folder,
-                                                  ("-include", str(folder / "switch.h"))))), None)
-        if errors is None:
-            return sorted(places)
-        wrong = {int(line) for line in re.findall(rf"/{re.escape(file)}:(\d+)", errors)} & set(by_line)
-        by_line = {line: of_line for line, of_line in by_line.items() if wrong and line not in wrong}
-    return []
+    left = dict(enumerate(mutations, 1))
+    names = includers_of(build, mutations)
+    while names:
+        for file in sorted({m.file for m in mutations}):
+            by_line: dict[int, list[tuple[int, str]]] = {}
+            for number, m in left.items():
+                if m.file == file:
+                    by_line.setdefault(m.line, []).append((number, m.after))
+            text, places = mutation_switch.switched((KERNELS / file).read_text(encoding="utf-8"), by_line)
+            (folder / "kernels" / "cuda" / file).write_text(text, encoding="utf-8")
+            left = {number: m for number, m in left.items() if m.file != file or number in places}
+        with ThreadPoolExecutor(jobs) as pool:
+            errors = "".join(pool.map(lambda name: compile_source(
+                build, name, folder, ("-include", str(folder / "switch.h"))) or "", names))
+        places = set(re.findall(r"/([\w.]+):(\d+):\d+: error", errors))
+        wrong = [number for number, m in left.items() if (m.file, str(m.line)) in places]
+        if errors and not wrong:
+            raise RuntimeError(errors)
+        names = includers_of(build, [left.pop(number) for number in wrong])
+    return left
 
 
-def judge_together(build: Build, mutations: list[Mutation], folder: Path) -> dict[Mutation, str | None]:
-    """How those mutations of a file were noticed that compile together."""
-    numbers = compile_together(build, mutations, folder)
-    if not numbers:
-        return {}
-    names = build.includers(mutations[0].file)
+def judge_together(build: Build, mutations: list[Mutation], folder: Path,
+                   jobs: int) -> Iterator[tuple[Mutation, str | None]]:
+    """How those mutations were noticed that compile together."""
+    left = compile_together(build, mutations, folder, jobs)
+    names = includers_of(build, mutations)
     program = link(build, names, folder)
-    suites = ",".join(sorted({build.suites(name) for name in names}))
-    if (how := run_suites(program, suites)) is not None:
-        raise RuntimeError(f"{mutations[0].file}: without a mutation: {how}")
-    return {mutations[number - 1]: run_suites(program, suites, number) for number in numbers}
+    suites = {file: ",".join(sorted({build.suites(name) for name in build.includers(file)}))
+              for file in {m.file for m in mutations}}
+    if (how := run_suites(program, ",".join(sorted(set(suites.values()))))) is not None:
+        raise RuntimeError(f"without a mutation: {how}")
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from zip(left.values(), pool.map(
+            lambda number: run_suites(program, suites[left[number].file], number), left))
 
 
 def sample(mutations: list[Mutation], count: int, seed: int) -> list[Mutation]:
@@ -349,7 +364,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="of each file")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="only the suites of a source")
-    parser.add_argument("--together", action="store_true", help="compile a file's mutations at once")
+    parser.add_argument("--together", action="store_true", help="compile all mutations at once")
     parser.add_argument("--again", action="store_true", help="judge what was noticed before, too")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--record", action="store_true")
@@ -360,7 +375,8 @@ def main() -> int:
     of_files = [mutations_of(KERNELS / name) for name in names]
     everything = [mutation for mutations in of_files for mutation in mutations]
     if arguments.together:
-        of_files = [mutation_switch.switchable(mutations) for mutations in of_files]
+        of_files = [mutation_switch.switchable((KERNELS / name).read_text(encoding="utf-8"), mutations)
+                    for name, mutations in zip(names, of_files)]
     if arguments.sample is not None:
         of_files = [sample(mutations, arguments.sample, arguments.seed) for mutations in of_files]
     mutations = [mutation for mutations in of_files for mutation in mutations]
@@ -377,32 +393,26 @@ def main() -> int:
     kept = build.folder / "mutations.jsonl"
     verdicts = {} if arguments.again else read_verdicts(kept)
 
-    def judge(m: Mutation) -> list[tuple[Mutation, str | None]]:
+    def judge(m: Mutation) -> tuple[Mutation, str | None]:
         if (how := verdicts.get(hash_of(m))) is None:
             with tempfile.TemporaryDirectory() as folder:
                 how = run(build, m, Path(folder), arguments.quick)
             if how is not None:
                 write_verdict(kept, m, how)
-        return [(m, how)]
+        return m, how
 
-    def judge_file(of_file: list[Mutation]) -> list[tuple[Mutation, str | None]]:
-        found = {m: how for m in of_file if (how := verdicts.get(hash_of(m))) is not None}
-        if left := [m for m in of_file if m not in found]:
-            judged = {}
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    judged = judge_together(build, left, Path(folder))
-                except RuntimeError as error:
-                    breaches.append(str(error))
-            for m, how in judged.items():
+    def judge_all() -> Iterator[tuple[Mutation, str | None]]:
+        yield from ((m, verdicts[hash_of(m)]) for m in mutations if hash_of(m) in verdicts)
+        if not (left := [m for m in mutations if hash_of(m) not in verdicts]):
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            for m, how in judge_together(build, left, Path(folder), arguments.jobs):
                 if how is not None:
                     write_verdict(kept, m, how)
-            found |= judged
-        return list(found.items())
+                yield m, how
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        judged = pool.map(judge_file, of_files) if arguments.together else pool.map(judge, mutations)
-        for m, how in (pair for pairs in judged for pair in pairs):
+        for m, how in judge_all() if arguments.together else pool.map(judge, mutations):
             why = equivalent.get((m.file, m.before, m.after))
             if how == "does not compile":
                 kind = how

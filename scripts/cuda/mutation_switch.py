@@ -5,7 +5,7 @@ written; mutate.py compiles the others one by one."""
 import re
 
 # Compiled before every source, and linked without instrumentation.
-HEADER = 'extern "C" int caption_mutant();\n'
+HEADER = 'extern "C" __attribute__((const)) int caption_mutant();\n'
 SOURCE = """#include <cstdlib>
 static const int chosen = std::getenv("CAPTION_MUTANT") ? std::atoi(std::getenv("CAPTION_MUTANT")) : 0;
 extern "C" int caption_mutant() { return chosen; }
@@ -19,7 +19,7 @@ EXPRESSIONS = [re.compile(pattern) for pattern in [
 # An assignment or a call, alone or after the head of a loop.
 STATEMENT = re.compile(
     r"^(?P<before>(?:for \([^;]*;[^;]*;[^;()]*\) )?)"
-    r"(?P<it>(?!return|const |for |if |while |else|break|continue|using|auto )"
+    r"(?P<it>(?!return|const |for |if |while |else|break|continue|using|auto |\w+\(&\w+\)\[)"
     r"[\w:.>()\[\]*&-]+(?:\(.*\)| (?:=|\+=|-=|\*=) [^{}]+);)(?P<after>)$")
 
 
@@ -64,9 +64,14 @@ def switched_line(line: str, mutants: list[tuple[int, str]]) -> tuple[str, list[
     return best
 
 
-def switchable(mutations: list) -> list:
-    """Those that switched_line() can write, each alone."""
-    return [m for m in mutations if switched_line(m.before, [(1, m.after)])[1]]
+def switchable(text: str, mutations: list) -> list:
+    """Those of a file's text that switched_line() can write, each alone, and whose line begins a statement."""
+    codes = [line.split("//")[0].strip() for line in text.split("\n")]
+
+    def is_first(at: int) -> bool:
+        before = next((code for code in reversed(codes[:at - 1]) if code), ";")
+        return before[-1] in ";{}):" or before.startswith("#") or before.endswith(("else", "UNROLL"))
+    return [m for m in mutations if is_first(m.line) and switched_line(m.before, [(1, m.after)])[1]]
 
 
 def switched(text: str, mutants: dict[int, list[tuple[int, str]]]) -> tuple[str, dict[int, int]]:
