@@ -63,7 +63,8 @@ void require_clip(const std::vector<std::string>& paths, const pipeline::FoundVi
   }
   const std::string filtered = pipeline::describe_filtered(found);
   if (!filtered.empty()) {
-    why = (inputs.empty() ? "run: no file is left: " : "run: no video is left: ") + filtered;
+    why = (inputs.empty() ? "run: no file is left: " : "run: no video is left: ") + filtered +
+          "; a pattern without a / is for names, one with a / for the path below a folder given";
   }
   const std::string hidden = pipeline::describe_hidden(found);
   throw Error(ErrorCode::kUsage, why + (hidden.empty() ? "" : "; " + hidden));

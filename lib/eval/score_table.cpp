@@ -15,7 +15,7 @@ namespace caption::eval {
 namespace {
 
 constexpr const char* kEojeol =
-    "eojeol: NFC, lower case, split at spaces, punctuation and symbols dropped";
+    "eojeol: NFC, lower case, split at spaces, punctuation and symbols";
 
 template <class Tokenise>
 auto tokens_of(const std::vector<std::string>& texts, Tokenise tokenise) {

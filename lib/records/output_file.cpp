@@ -85,7 +85,10 @@ void OutputFile::append(std::string_view text, Durability durability) {
   if (error != 0) {
     // On a full disk, a part of the line may have been written.
     const bool is_whole = ::ftruncate(descriptor_.get(), size_bytes_) == 0;
-    fail(path_, is_whole ? "cannot write" : "cannot write, and the last line is torn", error);
+    if (!is_whole) fail(path_, "cannot write, and the last line is torn", error);
+    throw Error(output_error_code(error), path_.string() +
+                                              ": cannot write: " + describe_errno(error) +
+                                              "; the records in it are kept");
   }
   size_bytes_ += static_cast<std::int64_t>(text.size());
   if (!must_sync) return;
