@@ -268,7 +268,7 @@ TEST_SUITE("app/bad_input") {
         {{"plan", "--device", "cuda"}, 4, "plan: --device cuda is for a CUDA device, and none is"},
         {{"run", video, "--num-beams", "4", "--temperature", "0.5"},
          2,
-         "temperature is 0.5 and num_beams is 4"},
+         "--temperature and --num-beams exclude each other"},
         {{"run", video, "--num-beams", "32"}, 2, "--num-beams is 32"},
         {{"run", video, "--kv-cache-dir", at("notes.txt")}, 5, "--kv-cache-dir"},
         {{"run", video, "--dtype", "awq"}, 2, "holds no AWQ codes"},
