@@ -258,7 +258,7 @@ std::string to_table(const Subject& subject, const Comparison& comparison) {
         ", " + format_si(comparison.peak().flops_per_s) + "FLOP/s\n";
   }
   if (is_beyond_bandwidth(comparison)) {
-    text += "more bytes a second than the memory gives: weights and pages stay in the caches\n";
+    text += describe_caches("weights and pages");
   }
   if (const std::int64_t cut = num_cut_short(comparison); cut > 0) {
     text += counted(cut, "request") + " ended before " + std::string(plural(cut, "its", "their")) +

@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <array>
-#include <tuple>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/figures.h"
 #include "base/join.h"
@@ -18,7 +19,7 @@ std::string rate(double value, const char* unit) {
 
 std::string share(double value, double of) { return value > 0 ? format_percent(value / of) : "-"; }
 
-using Cells = std::array<std::string, 10>;
+using Cells = std::vector<std::string>;
 
 Cells cells_of(const KernelBench& bench, const KernelRow& row) {
   return {row.operation,
@@ -52,19 +53,12 @@ std::string to_table(const std::string& subject, const KernelBench& bench) {
   std::vector<Cells> lines = {{"operation", "setting", "tokens", "bytes", "FLOP", "us", "rate",
                                "of memory", "rate", "of peak"}};
   for (const KernelRow& row : bench.rows) lines.push_back(cells_of(bench, row));
-  std::array<std::size_t, std::tuple_size_v<Cells>> widths{};
-  for (const Cells& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  }
-  std::string text =
-      subject + "\n" + describe_machine(bench.before, bench.after) + describe_peaks(bench) + "\n";
-  for (const Cells& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      text += i == 0 ? "" : "  ";
-      text += i < kNumNames ? pad_right(line[i], widths[i]) : pad_left(line[i], widths[i]);
-    }
-    text += "\n";
-  }
+  std::string text = subject + "\n" + describe_machine(bench.before, bench.after) +
+                     describe_peaks(bench) + "\n" + aligned(lines, kNumNames);
+  const bool is_beyond = std::any_of(
+      bench.rows.begin(), bench.rows.end(),
+      [&](const KernelRow& row) { return row.bytes_per_s() > bench.read_bytes_per_s(); });
+  if (is_beyond) text += "\n" + describe_caches("operands");
   if (!bench.left_out.empty()) text += "\nnot measured: " + bench.left_out + "\n";
   return text;
 }

@@ -79,6 +79,7 @@ std::string engine_lines(const VideoReport& report) {
                  format_percent(bandwidth / mean_bytes_per_s(report)) + " of the machine's");
     text += line("engine's arithmetic", format_si(arithmetic) + "FLOP/s",
                  format_percent(arithmetic / peak_of(report).flops_per_s) + " of the machine's");
+    if (bandwidth > mean_bytes_per_s(report)) text += describe_caches("weights and pages");
   }
   return text;
 }

@@ -118,11 +118,17 @@ TEST_SUITE("bench/kernel_bench") {
   TEST_CASE("the table has a line and the JSON an object for each row") {
     model::Blueprint shape = text_and_vision();
     shape.text.reset();
-    const KernelBench bench = run(shape);
+    KernelBench bench = run(shape);
+    bench.before.read_bytes_per_s = bench.after.read_bytes_per_s = 1e15;  // more than any cache's
     const std::string table = to_table("small; 2 threads", bench);
     const auto lines = std::count(table.begin(), table.end(), '\n');
     CHECK(lines == 5 + std::ssize(bench.rows));  // heading, machine, peaks, an empty line, names
     CHECK(table.find("layer_norm") != std::string::npos);
+    CHECK(table.find("caches") == std::string::npos);
+    KernelBench cached = bench;
+    cached.before.read_bytes_per_s = cached.after.read_bytes_per_s = 1;
+    CHECK(to_table("small", cached).find("\n\nmore bytes a second than the memory gives") !=
+          std::string::npos);
 
     const JsonObject json =
         JsonObject::parse(to_json("small; 2 threads", bench), "bench", ErrorCode::kInternal);

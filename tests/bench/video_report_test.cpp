@@ -52,6 +52,22 @@ TEST_SUITE("bench/video_report") {
     // 2 GB in half a second, relative to the mean of 8 GB/s.
     CHECK(table.find("4.00 GB/s  50.0 % of the machine's") != std::string::npos);
     CHECK(table.find("0.861  [0.820, 0.900]") != std::string::npos);
+    CHECK(table.find("stay in the caches") == std::string::npos);
+  }
+
+  TEST_CASE("more bytes than the memory gives are explained") {
+    VideoReport report = make_report();
+    for (VideoRun& run : report.runs) run.cost.bytes = 5e9;  // 10 GB/s beside a mean of 8
+    CHECK(to_table(report).find("125 % of the machine's\n") != std::string::npos);
+    CHECK(to_table(report).find("weights and pages stay in the caches\n") != std::string::npos);
+  }
+
+  TEST_CASE("arithmetic is beside the rate of the weights' products") {
+    VideoReport report = make_report();
+    CHECK(to_table(report).find("2.00 GFLOP/s  10.0 % of the machine's") != std::string::npos);
+    report.operands = Operands::kF32;
+    CHECK(to_table(report).find("10.0 GFLOP/s f32\n") != std::string::npos);
+    CHECK(to_table(report).find("2.00 GFLOP/s  20.0 % of the machine's") != std::string::npos);
   }
 
   TEST_CASE("JSON holds every run") {

@@ -1,5 +1,7 @@
 #include "bench/internal/report_parts.h"
 
+#include <algorithm>
+
 #include "base/counted.h"
 #include "base/figures.h"
 
@@ -17,6 +19,10 @@ std::string describe_machine(const Roofline& before, const Roofline& after) {
          (before.is_gpu ? format_si(before.upload_bytes_per_s) + "B/s from the host"
                         : "on " + counted(before.num_threads, "thread")) +
          "\n";
+}
+
+std::string describe_caches(const std::string& what) {
+  return "more bytes a second than the memory gives: " + what + " stay in the caches\n";
 }
 
 void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline) {

@@ -17,6 +17,8 @@ std::string describe(const Roofline& roofline);
 // Returns the line "machine before: ...; after: ...; on 2 threads" with its newline, or that of a
 // GPU.
 std::string describe_machine(const Roofline& before, const Roofline& after);
+// Returns the line that explains a share of the bandwidth above 100 %: `what` stays in the caches.
+std::string describe_caches(const std::string& what);
 void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline);
 void write_summary(JsonWriter& json, const char* name, const Summary& summary);
 void write_interval(JsonWriter& json, const char* name, const MedianInterval& interval);
