@@ -3,8 +3,8 @@
 
 Makes the formats of a model's folder with `caption-cli quantize`, and of its F16 GGUF file files of the other GGUF types
 (package gguf; blocks of K types are random), then decodes random tokens with each: `caption-cli bench --model`, in
-turns with bf16, whose share is measured before each one. The figure is the share of the roofline, which `bench`
-calibrates in each run; a ratio to bf16's of 1 says that a format gains all of the bytes that it saves.
+turns with bf16, whose share is measured before each one. The figure is the share of the roofline of bandwidth and
+16-bit arithmetic, which `bench` calibrates in each run, for products of 8 bits, too; a ratio to bf16's of 1 says that a format gains all of the bytes that it saves.
 
     scripts/random_checkpoint.py --hidden 1024 --intermediate 3072 --layers 28 --kv-heads 8 --layers-per-file 4 \
         -o /tmp/formats/base
@@ -107,9 +107,12 @@ def measure(args, options, sequences):
     """(tok/s, share of the roofline, GB of weights read by a step) of decoding."""
     text = run([*args.before.split(), args.cli, "bench", "--requests", sequences, "--max-num-seqs", sequences,
                 "--prompt-tokens", 16, "--output-tokens", args.tokens, "--json", "-", *options])
-    variant = json.loads(text)["variants"][0]
+    report = json.loads(text)
+    variant = report["variants"][0]
     timed = variant["runs"][variant["median_run"]]
-    return timed["output_tokens_per_s"], timed["share_of_roofline"]
+    share = max(timed[name] / statistics.mean(report[when][rate] for when in ("machine_before", "machine_after"))
+                for name, rate in (("bytes_per_s", "read_bytes_per_s"), ("flops_per_s", "flops_per_s")))
+    return timed["output_tokens_per_s"], share
 
 
 def main():
