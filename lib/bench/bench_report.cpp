@@ -55,13 +55,12 @@ struct Row {
   std::function<std::string(const VariantResult&)> text;
 };
 
-std::string milliseconds(double value) { return format_number(value); }
-
 std::vector<Row> latency_rows() {
   using Result = const VariantResult&;
   const auto of = [](const char* name, Summary Measurement::*summary, double Summary::*figure) {
     return Row{name, [summary, figure](Result result) {
-                 return milliseconds(result.measurement().*summary.*figure);
+                 const Summary& values = result.measurement().*summary;
+                 return values.count > 0 ? format_number(values.*figure) : std::string("-");
                }};
   };
   return {of("first token p50, ms", &Measurement::first_token_ms, &Summary::p50),

@@ -34,7 +34,7 @@ struct MedianInterval {
 MedianInterval median_interval(std::vector<double> values);
 
 struct Summary {
-  std::int64_t count = 0;
+  std::int64_t count = 0;  // values; without any the other figures are zeros
   double mean = 0;
   double p50 = 0;
   double p90 = 0;

@@ -140,6 +140,20 @@ TEST_SUITE("bench/run_workload") {
     CHECK(table.find("sampling") != std::string::npos);
   }
 
+  TEST_CASE("outputs of one token have no time of a next one") {
+    Bench bench;
+    const Variant variant{.name = "x", .group = "x", .options = engine_options(2)};
+    const Comparison comparison = bench.run(make_fixed_workload(2, 8, 1), {variant}, 1);
+    const std::string table = to_table({.model = "small", .setting = "bf16"}, comparison);
+    const std::size_t row = table.find("next token p50, ms");
+    CHECK(table.substr(row, table.find('\n', row) - row).ends_with("  -"));
+    const JsonObject json = JsonObject::parse(
+        to_json({.model = "small", .setting = "bf16"}, comparison), "bench", ErrorCode::kInternal);
+    const JsonObject run = json.get_objects("variants").at(0).get_objects("runs").at(0);
+    CHECK(run.get_object("next_token_ms")->require_int("count", 0, 9) == 0);
+    CHECK(run.get_object("latency_ms")->require_int("count", 0, 9) == 2);
+  }
+
   TEST_CASE("reports hold every variant: a table, JSON that parses, a chart") {
     Bench bench;
     std::vector<Variant> variants;

@@ -48,6 +48,7 @@ void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline
 
 void write_summary(JsonWriter& json, const char* name, const Summary& summary) {
   json.begin_object(name)
+      .add("count", summary.count)
       .add("mean", summary.mean)
       .add("p50", summary.p50)
       .add("p90", summary.p90)
