@@ -20,20 +20,6 @@
 namespace caption::cli {
 namespace {
 
-// What bench measures.
-enum class Measured : std::size_t {
-  kFixed,
-  kMixed,
-  kPrefix,
-  kStatic,  // the workload static-vs-continuous
-  kVideos,
-  kKernels,
-  kTowerKernels,  // --kernels of a shape without a decoder
-  kTower,
-  kLoading,
-  kPrediction,
-  kPlantedDrafts,
-};
 constexpr std::size_t kNumMeasured = static_cast<std::size_t>(Measured::kPlantedDrafts) + 1;
 
 // A set of measurements.
@@ -91,25 +77,22 @@ constexpr std::array kWorkloadOptions = {
 
 constexpr std::int64_t kLeastDraftedTokens = 4;  // bench_drafts() needs as many
 
-// Returns what is measured, and its name.
-std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_decoder) {
-  if (!flags.videos.empty()) return {kVideos, "videos"};
-  if (flags.loading) return {kLoading, "--loading"};
-  if (!flags.predict.empty()) return {kPrediction, "--predict"};
-  if (flags.kernels && !has_decoder) {
-    return {kTowerKernels, "--kernels of a shape without a decoder"};
+// The name of a measurement, as the end of a sentence.
+const char* name_of(Measured measured, const BenchFlags& flags) {
+  switch (measured) {
+    case kFixed: return "the workload fixed";
+    case kMixed: return "the workload mixed";
+    case kPrefix: return "the workload prefix";
+    case kStatic: return "the workload static-vs-continuous";
+    case kVideos: return "videos";
+    case kKernels: return "--kernels";
+    case kTowerKernels: return "--kernels of a shape without a decoder";
+    case kTower: return flags.tower ? "--tower" : "a shape without a decoder";
+    case kLoading: return "--loading";
+    case kPrediction: return "--predict";
+    case kPlantedDrafts: return "--price drafts of a shape";
   }
-  if (flags.kernels) return {kKernels, "--kernels"};
-  if (flags.tower) return {kTower, "--tower"};
-  if (!has_decoder) return {kTower, "a shape without a decoder"};
-  if (flags.price == PriceOf::kDrafts) return {kPlantedDrafts, "--price drafts of a shape"};
-  switch (flags.workload) {
-    case WorkloadKind::kMixed: return {kMixed, "the workload mixed"};
-    case WorkloadKind::kPrefix: return {kPrefix, "the workload prefix"};
-    case WorkloadKind::kStaticVsContinuous: return {kStatic, "the workload static-vs-continuous"};
-    case WorkloadKind::kFixed: break;
-  }
-  return {kFixed, "the workload fixed"};
+  return "?";
 }
 
 // An option of the preset that is refused where a measurement would pass over it.
@@ -170,7 +153,8 @@ std::vector<config::Override> given_options(const PresetFlags& flags) {
 }
 
 void require_meaning(const BenchFlags& flags, bool has_decoder) {
-  const auto [measured, name] = measured_by(flags, has_decoder);
+  const Measured measured = measured_by(flags, has_decoder);
+  const std::string name = name_of(measured, flags);
   if (measured == kPlantedDrafts && is_given(flags, "--output-tokens") &&
       flags.output_tokens < kLeastDraftedTokens) {
     throw Error(ErrorCode::kUsage, "bench: --output-tokens " + std::to_string(flags.output_tokens) +
@@ -260,7 +244,7 @@ void require_distinct_sizes(const BenchFlags& flags) {
 // Throws Error for reports that exclude each other or would overwrite other files.
 void require_reports(const BenchFlags& flags, bool has_decoder) {
   constexpr MeasuredSet kWithSubject = kAnyKernels.with({kTower, kLoading});
-  const Measured measured = measured_by(flags, has_decoder).first;
+  const Measured measured = measured_by(flags, has_decoder);
   std::vector<std::string> inputs = flags.videos;
   inputs.push_back(flags.references);
   require_replaceable(flags.json, kWithSubject.has(measured) ? kKernelsBegin : kBenchBegin, inputs);
@@ -273,10 +257,10 @@ void require_reports(const BenchFlags& flags, bool has_decoder) {
 std::optional<std::string> why_passed_over(const BenchFlags& flags, Device where, bool has_decoder,
                                            std::string_view key) {
   if (key == kSeed) return std::nullopt;
-  const auto [measured, name] = measured_by(flags, has_decoder);
+  const Measured measured = measured_by(flags, has_decoder);
   for (const PassedOver& rule : kPassedOver) {
     if (rule.measured.has(measured) && key.starts_with(rule.begin)) {
-      return std::string("on ") + name;
+      return std::string("on ") + name_of(measured, flags);
     }
   }
   if (key == "engine.max_num_seqs" && !flags.sweep.empty()) {
@@ -304,6 +288,22 @@ void warn_of_priced(const BenchFlags& flags) {
 }
 
 }  // namespace
+
+Measured measured_by(const BenchFlags& flags, bool has_decoder) {
+  if (!flags.videos.empty()) return kVideos;
+  if (flags.loading) return kLoading;
+  if (!flags.predict.empty()) return kPrediction;
+  if (flags.kernels) return has_decoder ? kKernels : kTowerKernels;
+  if (flags.tower || !has_decoder) return kTower;
+  if (flags.price == PriceOf::kDrafts) return kPlantedDrafts;
+  switch (flags.workload) {
+    case WorkloadKind::kMixed: return kMixed;
+    case WorkloadKind::kPrefix: return kPrefix;
+    case WorkloadKind::kStaticVsContinuous: return kStatic;
+    case WorkloadKind::kFixed: break;
+  }
+  return kFixed;
+}
 
 std::vector<std::string> given_workload_options(const CLI::App& command) {
   std::vector<std::string> given;

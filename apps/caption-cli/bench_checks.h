@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,23 @@
 #include "config/load_preset.h"
 
 namespace caption::cli {
+
+// What bench measures.
+enum class Measured : std::size_t {
+  kFixed,
+  kMixed,
+  kPrefix,
+  kStatic,  // the workload static-vs-continuous
+  kVideos,
+  kKernels,
+  kTowerKernels,  // --kernels of a shape without a decoder
+  kTower,
+  kLoading,
+  kPrediction,
+  kPlantedDrafts,  // --price drafts of a shape
+};
+// `has_decoder` as for check_flags(), here and below.
+Measured measured_by(const BenchFlags& flags, bool has_decoder);
 
 // The names of the options on the command line that only some kinds of measurement have.
 std::vector<std::string> given_workload_options(const CLI::App& command);

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -24,13 +23,13 @@
 #include "bench/loading_bench.h"
 #include "bench/run_workload.h"
 #include "bench/tower_bench.h"
-#include "bench/workload.h"
 #include "bench_checks.h"
 #include "bench_device.h"
 #include "bench_drafts.h"
 #include "bench_flags.h"
 #include "bench_steps.h"
 #include "bench_videos.h"
+#include "bench_workloads.h"
 #include "config/pipeline_options.h"
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
@@ -112,70 +111,6 @@ Subject open_subject(const BenchDevice& device, const BenchFlags& flags,
   subject.model = config::open_model(device.context, loaded.preset, locations);
   subject.weight_bytes = subject.model->weight_bytes();
   return subject;
-}
-
-bench::Workload make_workload(const BenchFlags& flags, std::int32_t largest_batch,
-                              std::uint64_t seed) {
-  const std::int64_t requests =
-      flags.num_requests > 0 ? flags.num_requests : std::int64_t{3} * largest_batch;
-  switch (flags.workload) {
-    case WorkloadKind::kStaticVsContinuous:
-      return bench::make_uneven_workload(requests, flags.prompt_tokens, flags.length_scale);
-    case WorkloadKind::kMixed:
-      return bench::make_mixed_workload(
-          requests, std::max<std::int64_t>(16, std::llround(512 * flags.length_scale)), seed);
-    case WorkloadKind::kPrefix:
-      return bench::make_prefix_workload({.num_clips = flags.num_clips,
-                                          .prompts_per_clip = flags.prompts_per_clip,
-                                          .vision_tokens = flags.vision_tokens,
-                                          .prompt_tokens = flags.prompt_tokens,
-                                          .output_tokens = flags.output_tokens});
-    case WorkloadKind::kFixed: break;
-  }
-  return bench::make_fixed_workload(requests, flags.prompt_tokens, flags.output_tokens);
-}
-
-// Returns the variants that a workload compares at one batch size.
-std::vector<bench::Variant> make_pair(WorkloadKind workload, const engine::EngineOptions& options) {
-  std::vector<bench::Variant> pair;
-  const auto add = [&](const char* group, const auto& change) {
-    bench::Variant variant{.name = group, .group = group, .options = options};
-    change(variant.options);
-    pair.push_back(std::move(variant));
-  };
-  switch (workload) {
-    case WorkloadKind::kStaticVsContinuous:
-      add("static, padded", [](auto& o) { o.batching = engine::BatchMode::kStatic; });
-      pair.back().ended_rows = bench::EndedRows::kPadded;
-      add("static", [](auto& o) { o.batching = engine::BatchMode::kStatic; });
-      add("continuous", [](auto& o) { o.batching = engine::BatchMode::kContinuous; });
-      break;
-    case WorkloadKind::kPrefix:
-      add("no prefix cache", [](auto& o) { o.prefix_cache = engine::PrefixCache::kOff; });
-      add("prefix cache", [](auto& o) { o.prefix_cache = engine::PrefixCache::kOn; });
-      break;
-    case WorkloadKind::kMixed:
-    case WorkloadKind::kFixed:
-      add(options.batching == engine::BatchMode::kStatic ? "static" : "continuous", [](auto&) {});
-      break;
-  }
-  return pair;
-}
-
-std::vector<bench::Variant> make_variants(const BenchFlags& flags,
-                                          const engine::EngineOptions& options) {
-  std::vector<bench::Variant> variants;
-  std::vector<std::int32_t> batches = flags.sweep;
-  if (batches.empty()) batches = {options.max_num_seqs};
-  for (const std::int32_t batch : batches) {
-    engine::EngineOptions changed = options;
-    changed.max_num_seqs = batch;
-    for (bench::Variant& variant : make_pair(flags.workload, changed)) {
-      if (!flags.sweep.empty()) variant.name += " " + std::to_string(batch);
-      variants.push_back(std::move(variant));
-    }
-  }
-  return variants;
 }
 
 engine::EngineOptions make_engine_options(const BenchDevice& device, const config::Preset& preset,
@@ -290,8 +225,12 @@ int run_kernels(const BenchDevice& device, const BenchFlags& flags,
 }
 
 // Encodes frames with the tower of a shape.
-int run_tower(const BenchDevice& device, const BenchFlags& flags, const model::Blueprint& known,
+int run_tower(const BenchDevice& device, const BenchFlags& flags,
               const config::LoadedPreset& loaded) {
+  const model::Blueprint known = find_known(flags.shape);
+  if (!known.vision.has_value()) {
+    throw Error(ErrorCode::kUsage, "bench: --tower: " + flags.shape + " has no vision tower");
+  }
   const std::int64_t fixed_frames = device.gpu.has_value() ? 64 : 2;
   constexpr std::int64_t kAnyFrames = 8;  // Qwen towers encode the frames of a clip in pairs
   const model::VisionSpec& shape = known.vision.value();
@@ -342,6 +281,30 @@ int run_loading(const BenchDevice& device, const BenchFlags& flags,
   return write_result(flags, subject, result);
 }
 
+int run_videos(const BenchDevice& device, const BenchFlags& flags,
+               const config::LoadedPreset& loaded, const Machine& machine) {
+  return bench_videos({.paths = flags.videos,
+                       .prompts = flags.preset.prompts,
+                       .references = flags.references,
+                       .price = flags.price,
+                       .price_positions = flags.price_positions > 0 ? flags.price_positions
+                                                                    : kDefaultPricePositions,
+                       .price_base = flags.price_base,
+                       .repeat = flags.repeat,
+                       .json = flags.json},
+                      device, loaded, machine);
+}
+
+int print_prediction(const BenchFlags& flags, const config::Preset& preset) {
+  const model::Blueprint known = find_known(flags.shape);
+  std::cout << (known.text.has_value()
+                    ? bench::prediction_table(flags.predict, flags.shape, *known.text,
+                                              config::weight_format(preset.quantization))
+                    : bench::tower_prediction_table(flags.predict, flags.shape,
+                                                    known.vision.value()));
+  return kExitOk;
+}
+
 // `--model qwen3-0.6b` means `--shape qwen3-0.6b` if there is no such folder.
 bool names_a_shape(const config::ModelSection& model) {
   const std::vector<std::string> names = plan::known_model_names();
@@ -390,37 +353,19 @@ int run_bench(BenchFlags flags, const Globals& globals) {
     config::require_products(context, loaded.preset, loaded.locations);
   }
   warn_of_idle(flags, loaded, context.device, has_decoder);
-  if (!flags.videos.empty()) {
-    return bench_videos({.paths = flags.videos,
-                         .prompts = flags.preset.prompts,
-                         .references = flags.references,
-                         .price = flags.price,
-                         .price_positions = flags.price_positions > 0 ? flags.price_positions
-                                                                      : kDefaultPricePositions,
-                         .price_base = flags.price_base,
-                         .repeat = flags.repeat,
-                         .json = flags.json},
-                        device, loaded, machine);
+  switch (measured_by(flags, has_decoder)) {
+    case Measured::kVideos: return run_videos(device, flags, loaded, machine);
+    case Measured::kLoading: return run_loading(device, flags, loaded);
+    case Measured::kPrediction: return print_prediction(flags, loaded.preset);
+    case Measured::kKernels:
+    case Measured::kTowerKernels: return run_kernels(device, flags, loaded);
+    case Measured::kTower: return run_tower(device, flags, loaded);
+    case Measured::kPlantedDrafts: return run_planted_drafts(device, flags, loaded);
+    case Measured::kFixed:
+    case Measured::kMixed:
+    case Measured::kPrefix:
+    case Measured::kStatic: break;
   }
-  if (flags.loading) return run_loading(device, flags, loaded);
-  if (!flags.predict.empty()) {
-    const model::Blueprint known = find_known(flags.shape);
-    std::cout << (has_decoder
-                      ? bench::prediction_table(flags.predict, flags.shape, known.text.value(),
-                                                config::weight_format(loaded.preset.quantization))
-                      : bench::tower_prediction_table(flags.predict, flags.shape,
-                                                      known.vision.value()));
-    return kExitOk;
-  }
-  if (flags.kernels) return run_kernels(device, flags, loaded);
-  if (flags.tower || !has_decoder) {
-    const model::Blueprint known = find_known(flags.shape);
-    if (!known.vision.has_value()) {
-      throw Error(ErrorCode::kUsage, "bench: --tower: " + flags.shape + " has no vision tower");
-    }
-    return run_tower(device, flags, known, loaded);
-  }
-  if (flags.price == PriceOf::kDrafts) return run_planted_drafts(device, flags, loaded);
   return run_synthetic(device, flags, loaded);
 }
 
