@@ -118,47 +118,34 @@ QuantisedArgs PackedWeight::panel_args(std::int64_t panel) const {
 }
 
 void PackedWeight::unpack_row(std::int64_t n, float* to) const {
-  const std::int64_t panel = n / kPanelFeatures;
+  switch (layout_) {
+    case Layout::kRows: return unpack_stored(n, to);
+    case Layout::kPanels: return unpack_bf16(n, to);
+    case Layout::kPanels8:
+    case Layout::kPanels4: return unpack_codes(n, to);
+    case Layout::kPanels8A8: return unpack_8a8(n, to);
+    case Layout::kPanels4A8: return unpack_4a8(n, to);
+  }
+}
+
+void PackedWeight::unpack_stored(std::int64_t n, float* to) const {
+  dispatch_float(rows_.dtype(), [&](auto tag) {
+    const auto* const from = rows_.as<decltype(tag)>() + n * rows_.row_stride();
+    for (std::int64_t k = 0; k < num_columns_; ++k) to[k] = to_float(from[k]);
+  });
+}
+
+void PackedWeight::unpack_bf16(std::int64_t n, float* to) const {
+  const BF16* const pairs = panels_.as<BF16>() + n / kPanelFeatures * panels_.view().row_stride() +
+                            n % kPanelFeatures * 2;
+  for (std::int64_t k = 0; k < num_columns_; ++k) {
+    to[k] = to_float(pairs[k / 2 * 2 * kPanelFeatures + k % 2]);
+  }
+}
+
+void PackedWeight::unpack_codes(std::int64_t n, float* to) const {
   const std::int64_t feature = n % kPanelFeatures;
-  if (layout_ == Layout::kRows) {
-    dispatch_float(rows_.dtype(), [&](auto tag) {
-      const auto* const from = rows_.as<decltype(tag)>() + n * rows_.row_stride();
-      for (std::int64_t k = 0; k < num_columns_; ++k) to[k] = to_float(from[k]);
-    });
-    return;
-  }
-  if (layout_ == Layout::kPanels) {
-    const BF16* const pairs =
-        panels_.as<BF16>() + panel * panels_.dim(1) * kPanelFeatures * 2 + feature * 2;
-    for (std::int64_t k = 0; k < num_columns_; ++k) {
-      to[k] = to_float(pairs[k / 2 * 2 * kPanelFeatures + k % 2]);
-    }
-    return;
-  }
-  const auto* const bytes = static_cast<const std::uint8_t*>(panels_.view().raw());
-  if (layout_ == Layout::kPanels8A8) {
-    const std::uint8_t* const quads = bytes + panel * panels_.dim(1) * kPanelFeatures * 4;
-    const float scale = scales_.as<float>()[n];
-    for (std::int64_t k = 0; k < num_columns_; ++k) {
-      const std::int64_t at = (k / 4 * kPanelFeatures + feature) * 4 + k % 4;
-      to[k] = scale * static_cast<float>(quads[at] - 128);
-    }
-    return;
-  }
-  if (layout_ == Layout::kPanels4A8) {
-    const std::uint8_t* const quads = bytes + panel * panels_.view().row_stride();
-    const std::uint8_t* const steps =
-        steps_.as<std::uint8_t>() + panel * steps_.view().row_stride();
-    const float scale = scales_.as<float>()[n];
-    for (std::int64_t k = 0; k < num_columns_; ++k) {
-      const unsigned both = quads[k / 4 * 2 * kPanelFeatures + quad4_position(feature, k % 4)];
-      const int code = static_cast<int>(feature < 16 ? both & 15u : both >> 4u);
-      const std::uint8_t* const group = steps + k / group_columns_ * 2 * kPanelFeatures + feature;
-      to[k] = scale * static_cast<float>(group[0] * code + group[kPanelFeatures] - 128);
-    }
-    return;
-  }
-  const QuantisedArgs args = panel_args(panel);
+  const QuantisedArgs args = panel_args(n / kPanelFeatures);
   const std::int64_t pair_bytes = panels_.dim(2);
   for (std::int64_t k = 0; k < num_columns_; ++k) {
     const std::int64_t group = k / group_columns_ * kPanelFeatures + feature;
@@ -173,6 +160,32 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
     const float offset = offsets_.empty() ? 0.0F : offset_at(args, group);
     to[column_order_.empty() ? k : column_order_.as<std::int32_t>()[k]] =
         scale_at(args, group) * value + offset;
+  }
+}
+
+void PackedWeight::unpack_8a8(std::int64_t n, float* to) const {
+  const std::int64_t feature = n % kPanelFeatures;
+  const std::uint8_t* const quads =
+      panels_.as<std::uint8_t>() + n / kPanelFeatures * panels_.view().row_stride();
+  const float scale = scales_.as<float>()[n];
+  for (std::int64_t k = 0; k < num_columns_; ++k) {
+    const std::int64_t at = (k / 4 * kPanelFeatures + feature) * 4 + k % 4;
+    to[k] = scale * static_cast<float>(quads[at] - 128);
+  }
+}
+
+void PackedWeight::unpack_4a8(std::int64_t n, float* to) const {
+  const std::int64_t panel = n / kPanelFeatures;
+  const std::int64_t feature = n % kPanelFeatures;
+  const std::uint8_t* const quads =
+      panels_.as<std::uint8_t>() + panel * panels_.view().row_stride();
+  const std::uint8_t* const steps = steps_.as<std::uint8_t>() + panel * steps_.view().row_stride();
+  const float scale = scales_.as<float>()[n];
+  for (std::int64_t k = 0; k < num_columns_; ++k) {
+    const unsigned both = quads[k / 4 * 2 * kPanelFeatures + quad4_position(feature, k % 4)];
+    const int code = static_cast<int>(feature < 16 ? both & 15u : both >> 4u);
+    const std::uint8_t* const group = steps + k / group_columns_ * 2 * kPanelFeatures + feature;
+    to[k] = scale * static_cast<float>(group[0] * code + group[kPanelFeatures] - 128);
   }
 }
 

@@ -125,6 +125,12 @@ class PackedWeight final : public WeightForm {
   // Returns kPanels [num_features, num_columns] whose numbers are not set.
   static PackedWeight allocate_panels(Stream& stream, std::int64_t num_features,
                                       std::int64_t num_columns);
+  // unpack_row() of a layout; unpack_codes() is that of kPanels8 and kPanels4.
+  void unpack_stored(std::int64_t n, float* to) const;
+  void unpack_bf16(std::int64_t n, float* to) const;
+  void unpack_codes(std::int64_t n, float* to) const;
+  void unpack_8a8(std::int64_t n, float* to) const;
+  void unpack_4a8(std::int64_t n, float* to) const;
   // Allocates the scales and offsets of panels of rows as those of `like`.
   void allocate_numbers(Stream& stream, const QuantisedMatrix& like, std::int64_t num_panels);
   // Returns where those of a panel go whose matrix has `num_stored` groups.
