@@ -45,7 +45,9 @@ struct NestedScales {
   std::vector<float> absmax;        // [ceil(absmax / 256)]
   float offset = 0;
 };
+// Returns the offset that double quantisation takes.
 float mean_of(const std::vector<float>& absmax);
+// Rounds scales to 8 bits; `offset` is any number near their mean.
 NestedScales nest_scales(const std::vector<float>& absmax, float offset);
 
 }  // namespace caption::quantise

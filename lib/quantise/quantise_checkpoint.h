@@ -103,9 +103,9 @@ void check_options(const QuantiseOptions& options);
 void check_output(const QuantiseOptions& options);
 
 // Throws Error: kUsage for a model that is no folder of safetensors, an output that is this folder,
-// or an unknown format; kBadModel for one that is quantised already or broken; kUnavailable for one
-// that this build does not read, or that the format cannot hold; kOutputConflict when the output
-// holds other files, is of other settings, or is being written by another process; kIo,
+// or an unknown format; kBadModel for a model that is quantised already or broken; kUnavailable for
+// one that this build does not read, or that the format cannot hold; kOutputConflict when the
+// output holds other files, is of other settings, or is being written by another process; kIo,
 // kOutOfMemory.
 QuantiseOutcome quantise_checkpoint(const QuantiseOptions& options);
 

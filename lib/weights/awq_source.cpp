@@ -172,7 +172,7 @@ void AwqTensor::copy_codes(std::int64_t first, std::int64_t count, Tensor& codes
   }
 }
 
-// Returns a matrix without rows.
+// Returns what all rows have in common, and no rows.
 QuantisedMatrix AwqTensor::describe() const {
   QuantisedMatrix matrix;
   matrix.num_columns = num_columns_;

@@ -96,8 +96,8 @@ void check_map(const Part& map, std::span<const float> expected, const std::stri
   }
 }
 
-// Elements of a tensor of largest magnitudes. Throw Error(kBadModel) for one that is not finite or
-// negative.
+// Read elements of a tensor that holds the largest magnitudes of blocks or rows. Both throw
+// Error(kBadModel) for one that is not finite or is negative.
 float magnitude_at(const Part& part, std::int64_t i) {
   const float number = finite_at(part, i);
   require_magnitudes(part, i, 1, &number);
@@ -144,7 +144,7 @@ class BlockTensor final : public CodedTensor {
   bool has_block_per_group() const {
     return group_columns_ == parts_.format.block && !parts_.nested_absmax;
   }
-  // A matrix without rows.
+  // Returns what all rows have in common, and no rows.
   QuantisedMatrix describe() const;
   // Returns a matrix of so many rows from `first` on without codes.
   QuantisedMatrix read_scales(std::int64_t first, std::int64_t count) const;

@@ -112,13 +112,11 @@ class IntTensor final : public CodedTensor {
 
  private:
   std::int64_t num_groups() const { return divide_up(parts_.shape[1], group_columns_); }
-  // The scale of a group; one of the strategy "tensor" is that of all.
-  float scale_at(std::int64_t n, std::int64_t g) const { return parts_.scales.at(n, g); }
   std::int32_t zero_at(std::int64_t n, std::int64_t g) const;
   std::int32_t code_at(std::int64_t n, std::int64_t k) const {
     return parts_.codes.at(n * parts_.codes.row_stride(), 1, k);
   }
-  // A matrix without rows.
+  // Returns what all rows have in common, and no rows.
   QuantisedMatrix describe() const;
   QuantisedMatrix read_scales(std::int64_t first, std::int64_t count) const;
 
@@ -219,7 +217,8 @@ Tensor IntTensor::decode() const {
     for (std::int64_t k = 0; k < columns; ++k) {
       const std::int64_t g = groups == nullptr ? k / group_columns_ : groups[k];
       const std::int32_t difference = code_at(n, k) - zero_at(n, g);
-      numbers.as<float>()[n * columns + k] = static_cast<float>(difference) * scale_at(n, g);
+      numbers.as<float>()[n * columns + k] =
+          static_cast<float>(difference) * parts_.scales.at(n, g);
     }
   }
   return numbers;

@@ -86,7 +86,7 @@ void store_groups(const Block& block, BlockPlace& place) {
   if constexpr (kGroups > 1 && kHasOffsets) *place.offset_units++ = block.offset_unit;
 }
 
-// Store blocks that are `block_bytes` apart; those of 8-bit codes, unpacked by kUnpack.
+// Stores blocks of 8-bit codes, which are `block_bytes` apart and which kUnpack unpacks.
 template <auto kUnpack, std::int64_t kElements, std::int64_t kGroups, bool kHasOffsets>
 void store_bytes(std::span<const std::byte> blocks, std::int64_t block_bytes, BlockPlace place) {
   const auto* from = reinterpret_cast<const std::uint8_t*>(blocks.data());
@@ -99,7 +99,8 @@ void store_bytes(std::span<const std::byte> blocks, std::int64_t block_bytes, Bl
   }
 }
 
-// The same for blocks whose nibbles begin at byte kNibblesAt and whose scales kReadScales reads.
+// Stores blocks of 4-bit codes, whose nibbles begin at byte kNibblesAt and whose scales kReadScales
+// reads.
 template <auto kReadScales, std::int64_t kElements, std::int64_t kGroups, bool kHasOffsets,
           std::int64_t kNibblesAt>
 void store_nibbles(std::span<const std::byte> blocks, std::int64_t block_bytes, BlockPlace place) {

@@ -36,7 +36,8 @@
 
 namespace caption::weights {
 
-// The numbers that files hold. A type that is not named here may still be known to ggml_type_of().
+// The numbers that files hold. A type that is not named here may still be one that
+// find_ggml_type() knows.
 enum class GgmlType : std::uint32_t {
   kF32 = 0,
   kF16 = 1,

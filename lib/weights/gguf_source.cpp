@@ -79,7 +79,7 @@ std::int64_t rotated_row(std::int64_t row, std::int64_t head_dim) {
   return row - in_head + 2 * (in_head % (head_dim / 2)) + half;
 }
 
-// The same for a vector, whose elements count as rows.
+// The rows that rotated_row() permutes: those of a matrix, or the elements of a vector.
 std::int64_t num_rows_of(const GgufTensor& tensor) {
   return tensor.rank == 1 ? tensor.extents[0] : rows_of(tensor).count;
 }

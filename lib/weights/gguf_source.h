@@ -6,8 +6,6 @@
 // families. The rows that llama.cpp's converter permutes, concatenated projections and kernels that
 // it cuts by frame are put together again. F32, F16 and BF16 tensors that are not changed are views
 // of the mapping; others are decoded to f32 when they are read.
-//
-// read() and release() are for one thread at a time; the other functions are thread-safe.
 #pragma once
 
 #include <cstdint>

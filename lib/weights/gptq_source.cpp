@@ -289,7 +289,7 @@ void GptqTensor::copy_last_word(const std::uint32_t* from, std::int64_t count,
   }
 }
 
-// Returns a matrix without rows.
+// Returns what all rows have in common, and no rows.
 QuantisedMatrix GptqTensor::describe() const {
   QuantisedMatrix matrix;
   matrix.num_columns = num_columns_;

@@ -28,6 +28,8 @@ struct StoredCodes {
   bool rounds_activations = false;
 };
 
+// read() and release() are for one thread at a time; the other functions are thread-safe, also
+// meanwhile.
 class Source {
  public:
   virtual ~Source() = default;

@@ -37,7 +37,8 @@ inline void read_numbers(ConstView matrix, std::int64_t first, std::span<float> 
 // Rounds to f16 and back, as an operation on f16 numbers does that is computed in f32.
 inline float round_f16(float number) { return to_float(to_f16(number)); }
 
-// The same for numbers of a matrix. Throws Error(kBadModel) when one is beyond the range of f16.
+// Rounds numbers of a matrix to f16 and back. Throws Error(kBadModel) when one is beyond the range
+// of f16.
 inline void round_to_f16(std::span<float> numbers) {
   for (float& number : numbers) {
     const float rounded = round_f16(number);

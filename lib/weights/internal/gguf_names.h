@@ -21,10 +21,12 @@ inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
 // Returns clip.projector_type of a tower's file, or the key that newer files have in its place.
 std::string gguf_projector_type(const GgufFile& tower);
 
+// A tensor of a checkpoint.
 struct GgufEntry {
   GgufAssembly assembly = GgufAssembly::kOne;
+  // The tensors of the file that it is made of, at least one, in the order of their rows or frames.
   std::vector<const GgufTensor*> pieces;
-  std::int64_t num_heads = 0;  // kRotatedRows
+  std::int64_t num_heads = 0;  // for kRotatedRows, the heads that share the rows
 };
 
 // Keyed by the name in a Hugging Face checkpoint.

@@ -56,7 +56,8 @@ constexpr GgufRename kQwen3Vl[] = {
     {"v.post_ln.", "model.visual.merger.norm."},
     {"mm.0.", "model.visual.merger.linear_fc1."},
     {"mm.2.", "model.visual.merger.linear_fc2."},
-    // The number is that of the layer after which the merger stands; see number_in_checkpoint().
+    // The number in a file is that of the layer after which the merger stands, the number in a
+    // checkpoint that of the merger: replace_layer() of gguf_names.cpp.
     {"v.deepstack.*.norm.", "model.visual.deepstack_merger_list.*.norm."},
     {"v.deepstack.*.fc1.", "model.visual.deepstack_merger_list.*.linear_fc1."},
     {"v.deepstack.*.fc2.", "model.visual.deepstack_merger_list.*.linear_fc2."},
