@@ -18,7 +18,8 @@ struct Method {
   std::string_view name;  // quant_method
   CodedTensors (*find)(const Checkpoint& file, const JsonObject& config);
 };
-constexpr Method kMethods[] = {{"awq", find_awq},
+constexpr Method kMethods[] = {{"auto-round", find_auto_round},
+                               {"awq", find_awq},
                                {"bitsandbytes", find_bitsandbytes},
                                {"compressed-tensors", find_compressed_tensors},
                                {"fp8", find_fp8},

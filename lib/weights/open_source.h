@@ -17,9 +17,10 @@ std::optional<JsonObject> find_quantisation(const JsonObject& config);
 
 // Opens a folder, or one .safetensors file. If config.json of the folder has a quantization_config
 // (find_quantisation()), the tensors are presented as those of the model that was quantised:
-// `<module>.weight` where the file holds codes, scales and zeros of other names. Methods: awq
-// (version gemm), bitsandbytes (nf4, fp4, LLM.int8()), compressed-tensors (pack-quantized of 4 and
-// 8 bits, int-quantized, float-quantized), fp8, gptq (4 and 8 bits). Thread-safe as Source says.
+// `<module>.weight` where the file holds codes, scales and zeros of other names. Methods:
+// auto-round (4 and 8 bits), awq (version gemm), bitsandbytes (nf4, fp4, LLM.int8()),
+// compressed-tensors (pack-quantized of 4 and 8 bits, int-quantized, float-quantized), fp8, gptq (4
+// and 8 bits). Thread-safe as Source says.
 //
 // Every key of the configuration and the names, dtypes and shapes of all parts are validated here;
 // scales are validated when they are read. Throws Error(kBadModel) naming file and tensor or key;

@@ -88,6 +88,45 @@ bool reads_as(const QuantisedFiles& files, const std::filesystem::path& golden,
 
 TEST_SUITE_BEGIN("weights/tool_configs");
 
+// scripts/make_goldens_auto_round.py
+TEST_CASE("AutoRound's own format is read with the bits that its classes dequantise") {
+  for (const char* const name :
+       {"auto_awq", "auto_gptq", "auto_gptq_symmetric", "gptqmodel", "plain_8_bits"}) {
+    CAPTURE(std::string(name));
+    const auto golden = quantised_golden("auto_round", name);
+    const ExpectedWeights expected(golden);
+    const Shape shape = expected.weight().shape();
+    const auto source = open_source(golden);
+    CHECK(count_unequal_bits(source->read(kCodedWeight, shape), expected.weight()) == 0);
+    CHECK(source->codes_of(kCodedWeight)->method ==
+          (name == std::string("auto_awq") ? "awq" : "gptq"));
+  }
+}
+
+TEST_CASE("what AutoRound's format says otherwise is refused by name") {
+  const struct {
+    const char* from;
+    const char* to;
+    const char* message;
+  } kRows[] = {
+      {"auto_round:auto_gptq", "auto_round:exllamav2",
+       "packing_format \"auto_round:exllamav2\" is not read by this build; auto_round, "
+       "auto_round:auto_gptq, auto_round:gptqmodel and auto_round:auto_awq are"},
+      {"\"bits\": 4", "\"bits\": 3", "GPTQ with 3 bits is not read by this build"},
+      {"\"bits\": 16", "\"bits\": 8",
+       "extra_config: a rule of its own for modules \"model.visual.merger\" is not read"},
+      {"\"data_type\": \"int\",\n  \"extra", "\"data_type\": \"fp\",\n  \"extra",
+       "data_type \"fp\" is not read by this build; int is"},
+      {"\"iters\"", "\"act_bits\"", "\"act_bits\" is not known to this build"},
+  };
+  for (const auto& row : kRows) {
+    CAPTURE(std::string(row.to));
+    QuantisedFiles files(quantised_golden("auto_round", "auto_gptq"));
+    files.replace_config(row.from, row.to);
+    CHECK(contains_text(error_of_files(files, {32, 64}, ErrorCode::kUnavailable), row.message));
+  }
+}
+
 TEST_CASE("the configurations of GPTQModel, AutoRound and transformers are read") {
   const struct {
     const char* golden;
@@ -123,7 +162,7 @@ TEST_CASE("what a configuration of such a tool says otherwise is refused by name
       {"gptqmodel_v1", kGptqModel + R"(,"rotation":"hadamard")", "\"rotation\" is not known"},
       {"gptqmodel_v1", kGptqModel + R"(,"dynamic":{"+:.*down.*":{"bits":8}})",
        "quantization_config.dynamic: a rule of its own for modules \"+:.*down.*\" is not read by "
-       "this build; rules that leave modules without codes (\"-:...\") are"},
+       "this build; rules that leave modules without codes are"},
       {"gptqmodel_v1", kGptqModel + R"(,"dynamic":{"down":{"desc_act":true}})",
        "a rule of its own for modules \"down\""},
       {"awq_g32", kGptqModelAwq + R"(,"dynamic":{"down":null})",

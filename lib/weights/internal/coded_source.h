@@ -204,6 +204,7 @@ ColumnOrder order_by_group(const Part& group_of, std::int64_t num_groups,
 
 // Reads the configuration of a method and finds the coded tensors of a file. They throw
 // Error(kBadModel) naming the tensor; kUnavailable naming a key and value.
+CodedTensors find_auto_round(const Checkpoint& file, const JsonObject& config);
 CodedTensors find_awq(const Checkpoint& file, const JsonObject& config);
 CodedTensors find_bitsandbytes(const Checkpoint& file, const JsonObject& config);
 CodedTensors find_compressed_tensors(const Checkpoint& file, const JsonObject& config);

@@ -65,6 +65,7 @@ constexpr std::string_view kQuantiserKeys[] = {"quant_method",
                                                "enable_norm_bias_tuning",
                                                "enable_quanted_input",
                                                "to_quant_block_names",
+                                               "extra_config",
                                                "static_attention_granularity",
                                                "static_kv_granularity"};
 
@@ -86,17 +87,23 @@ bool is_same(const JsonObject& rule, const JsonObject& config) {
   });
 }
 
-// `dynamic` holds rules for modules by their names: "-:EXPRESSION" leaves modules without codes,
-// which the tensors of the file show; others give modules settings of their own.
-void check_rules(const JsonObject& config) {
-  if (config.is_blank("dynamic")) return;
-  const JsonObject rules = config.get_object("dynamic").value();
+// Whether a rule leaves modules without codes, which the tensors of the file show: in `dynamic` a
+// rule for "-:EXPRESSION", in `extra_config` one of 16 bits or more.
+bool leaves_out(std::string_view modules, const JsonObject& rule) {
+  constexpr double kBitsOfNumbers = 16;
+  return modules.starts_with("-:") || (rule.type_of("bits") == JsonType::kNumber &&
+                                       rule.get_double("bits", 0) >= kBitsOfNumbers);
+}
+
+// Throws for a rule that gives modules, by their names, codes of another kind.
+void check_rules(const JsonObject& config, std::string_view key) {
+  if (config.is_blank(key)) return;
+  const JsonObject rules = config.get_object(key).value();
   for (const std::string& modules : rules.keys()) {
-    if (modules.starts_with("-:")) continue;
     const auto rule = rules.get_object(modules);
-    if (rule && is_same(*rule, config)) continue;
+    if (rule && (leaves_out(modules, *rule) || is_same(*rule, config))) continue;
     refuse_value(rules, "a rule of its own for modules " + quote_name(modules),
-                 "rules that leave modules without codes (\"-:...\") are");
+                 "rules that leave modules without codes are");
   }
 }
 
@@ -109,7 +116,8 @@ void check_packed_config(const JsonObject& config, std::initializer_list<std::st
   require_text(config, "method", config.require_string("quant_method"));
   require_text(config, "pack_dtype", "int32");
   require_text(config, "data_type", "int");
-  check_rules(config);
+  check_rules(config, "dynamic");
+  check_rules(config, "extra_config");
 }
 
 std::string read_packed_layout(const JsonObject& config,

@@ -1,7 +1,8 @@
-// weights/internal/packed_config.h: what the quantization_config of "awq" and "gptq" have in
-// common. Sources: GPTQModel 7.7.0 (quantization/config.py, BaseQuantizeConfig.to_dict); AutoRound
-// (auto_round/compressors/base.py, SerializedCompressorConfig; auto_round/export/export_to_awq and
-// export_to_autogptq).
+// weights/internal/packed_config.h: what the quantization_config of "auto-round", "awq" and "gptq"
+// have in common.
+// Sources: GPTQModel 7.7.0 (quantization/config.py, BaseQuantizeConfig.to_dict); transformers 5.24
+// (utils/quantization_config.py); auto-round 0.16.1 (auto_round/compressors/base.py,
+// SerializedCompressorConfig; auto_round/export).
 #pragma once
 
 #include <initializer_list>
