@@ -65,6 +65,32 @@ TEST_SUITE("weights/safetensors") {
     CHECK(tensors[2].bytes.empty());
   }
 
+  // The sizes are those that safetensors 0.8 writes.
+  TEST_CASE("tensors of every dtype of the format are listed") {
+    struct Row {
+      const char* dtype;
+      const char* shape;
+      const char* offsets;
+      std::size_t bytes;
+    };
+    for (const Row& row :
+         {Row{"C64", "[4]", "[0, 32]", 32}, Row{"F8_E4M3FNUZ", "[4]", "[0, 4]", 4},
+          Row{"F8_E5M2FNUZ", "[4]", "[0, 4]", 4}, Row{"F4", "[8]", "[0, 4]", 4},
+          Row{"F6_E2M3", "[2, 4]", "[0, 6]", 6}, Row{"F6_E3M2", "[8]", "[0, 6]", 6}}) {
+      CAPTURE(row.dtype);
+      const auto tensors = parsed(
+          file_of(padded("{" + tensor("a", row.dtype, row.shape, row.offsets) + "}"), row.bytes));
+      REQUIRE(tensors.size() == 1);
+      CHECK(tensors[0].dtype_name == row.dtype);
+      CHECK_FALSE(tensors[0].dtype.has_value());
+      CHECK(tensors[0].bytes.size() == row.bytes);
+    }
+    CHECK(
+        refusal(file_of(padded("{" + tensor("a", "F6_E2M3", "[3]", "[0, 2]") + "}"), 2)) ==
+        "f: a: shape [3] of F6_E2M3 is no whole number of bytes; download the file again, or save "
+        "it again with safetensors");
+  }
+
   TEST_CASE("an entry may be written in any form of JSON") {
     for (const char* const entry : {
              R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24]})",

@@ -235,6 +235,10 @@ TEST_CASE("the configuration of FP8 that transformers 5 writes is read") {
                       "expert_dtype \"fp4\" is not read by this build; fp8 is"));
 }
 
+TEST_CASE("no mutated file of AutoRound does worse than an error") {
+  check_mutated_files("auto_round", {"auto_awq", "auto_gptq", "gptqmodel", "plain_8_bits"}, 5);
+}
+
 TEST_SUITE_END();
 
 }  // namespace caption::weights

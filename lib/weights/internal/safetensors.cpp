@@ -27,23 +27,46 @@ constexpr std::string_view kMetadata = "__metadata__";
 
 struct DTypeName {
   std::string_view name;
-  std::int64_t size_bytes;
+  std::int64_t bits;  // of an element
   std::optional<DType> dtype;
 };
 
 constexpr DTypeName kDTypes[] = {
-    {"F32", 4, DType::kF32}, {"F16", 2, DType::kF16}, {"BF16", 2, DType::kBF16},
-    {"I8", 1, DType::kI8},   {"U8", 1, DType::kU8},   {"I32", 4, DType::kI32},
-    {"I64", 8, DType::kI64}, {"F64", 8, {}},          {"I16", 2, {}},
-    {"U16", 2, {}},          {"U32", 4, {}},          {"U64", 8, {}},
-    {"BOOL", 1, {}},         {"F8_E4M3", 1, {}},      {"F8_E5M2", 1, {}},
-    {"F8_E8M0", 1, {}},
+    {"F32", 32, DType::kF32},
+    {"F16", 16, DType::kF16},
+    {"BF16", 16, DType::kBF16},
+    {"I8", 8, DType::kI8},
+    {"U8", 8, DType::kU8},
+    {"I32", 32, DType::kI32},
+    {"I64", 64, DType::kI64},
+    {"F64", 64, {}},
+    {"I16", 16, {}},
+    {"U16", 16, {}},
+    {"U32", 32, {}},
+    {"U64", 64, {}},
+    {"BOOL", 8, {}},
+    {"F8_E4M3", 8, {}},
+    {"F8_E5M2", 8, {}},
+    {"F8_E8M0", 8, {}},
+    {"F8_E4M3FNUZ", 8, {}},
+    {"F8_E5M2FNUZ", 8, {}},
+    {"C64", 64, {}},
+    {"F4", 4, {}},
+    {"F6_E2M3", 6, {}},
+    {"F6_E3M2", 6, {}},
 };
+constexpr std::int64_t kBitsOfByte = 8;
+
+// The bytes at a multiple of which a tensor begins: those of an element, or 1 where several share
+// a byte.
+std::int64_t alignment_of(const DTypeName& dtype) {
+  return std::max<std::int64_t>(1, dtype.bits / kBitsOfByte);
+}
 
 struct Entry {
   FileTensor tensor;
-  std::int64_t element_bytes = 0;
-  std::int64_t begin = 0;  // counted from the end of the header
+  std::int64_t alignment = 1;  // bytes
+  std::int64_t begin = 0;      // counted from the end of the header
   std::int64_t end = 0;
 };
 
@@ -183,20 +206,25 @@ Entry read_entry(EntryFields fields, const EntryName& where) {
   entry.tensor.name = where.tensor;
   entry.tensor.dtype_name = dtype.name;
   entry.tensor.dtype = dtype.dtype;
-  entry.element_bytes = dtype.size_bytes;
+  entry.alignment = alignment_of(dtype);
   entry.tensor.extents = std::move(fields.extents);
   std::int64_t num_elements = 1;
-  std::int64_t size_bytes = 0;
   bool overflows = false;
   for (const std::int64_t extent : entry.tensor.extents) {
     if (extent < 0) fail(where, "negative extent " + std::to_string(extent) + " in shape");
     overflows = overflows || __builtin_mul_overflow(num_elements, extent, &num_elements);
   }
-  overflows = overflows || __builtin_mul_overflow(num_elements, dtype.size_bytes, &size_bytes);
+  std::int64_t size_bits = 0;
+  overflows = overflows || __builtin_mul_overflow(num_elements, dtype.bits, &size_bits);
   if (overflows) {
     fail(where, "shape " + extents_to_string(entry.tensor.extents) + " of " +
                     entry.tensor.dtype_name + " is beyond 63 bits");
   }
+  if (size_bits % kBitsOfByte != 0) {
+    fail(where, "shape " + extents_to_string(entry.tensor.extents) + " of " +
+                    entry.tensor.dtype_name + " is no whole number of bytes");
+  }
+  const std::int64_t size_bytes = size_bits / kBitsOfByte;
   entry.tensor.num_elements = num_elements;
 
   const std::vector<std::int64_t>& offsets = fields.offsets;
@@ -303,9 +331,9 @@ void place(std::vector<Entry>* entries, std::span<const std::byte> file, std::si
     }
     const auto begin = static_cast<std::size_t>(entry.begin);
     const auto size_bytes = static_cast<std::size_t>(entry.end - entry.begin);
-    if (size_bytes != 0 && (buffer_begin + begin) % entry.element_bytes != 0) {
+    if (size_bytes != 0 && (buffer_begin + begin) % entry.alignment != 0) {
       fail_tensor("begins at byte " + std::to_string(buffer_begin + begin) +
-                      ", which is not aligned to its " + std::to_string(entry.element_bytes) +
+                      ", which is not aligned to its " + std::to_string(entry.alignment) +
                       "-byte elements",
                   "save the file again with safetensors 0.3 or later");
     }
@@ -360,8 +388,9 @@ std::int64_t dtype_bytes(std::string_view dtype) {
   const auto* const found =
       std::find_if(std::begin(kDTypes), std::end(kDTypes),
                    [&](const DTypeName& known) { return known.name == dtype; });
-  CAPTION_CHECK(found != std::end(kDTypes), "safetensors: no dtype " + std::string(dtype));
-  return found->size_bytes;
+  CAPTION_CHECK(found != std::end(kDTypes) && found->bits % kBitsOfByte == 0,
+                "safetensors: no dtype " + std::string(dtype));
+  return found->bits / kBitsOfByte;
 }
 
 std::string quote_name(std::string_view name) {

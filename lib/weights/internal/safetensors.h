@@ -1,6 +1,7 @@
 // weights/internal/safetensors.h: the header of one .safetensors file.
 //   u64 little-endian header length N | N bytes of JSON | the tensors' bytes
-// Source: https://github.com/huggingface/safetensors (format description, 0.4).
+// Source: https://github.com/huggingface/safetensors (format description, 0.4; the
+// dtypes of 0.8, safetensors/src/tensor.rs).
 #pragma once
 
 #include <cstddef>
@@ -37,8 +38,8 @@ std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file,
 std::map<std::string, std::string> parse_shard_index(std::string_view json,
                                                      const std::string& file_name);
 
-// Bytes of an element of a dtype that the format has, such as "BF16". Throws Error(kInternal) for
-// another.
+// Bytes of an element of a dtype of whole bytes that the format has, such as "BF16". Throws
+// Error(kInternal) for another.
 std::int64_t dtype_bytes(std::string_view dtype);
 
 // Returns a name from a file in the form messages use: quoted, and cut if it is very long.
