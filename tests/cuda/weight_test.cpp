@@ -5,11 +5,13 @@
 #include <mutex>
 #include <string>
 
+#include "backend/uploader.h"
 #include "kernels/activation_dtype.h"
 #include "kernels/cuda/code_form.h"
 #include "kernels/embedding.h"
 #include "tests/cuda/dense_testing.h"
 #include "tests/kernels/random_codes.h"
+#include "tests/support/cuda/emulated_runtime.h"
 
 using caption::Context;
 using caption::Cuda;
@@ -95,6 +97,26 @@ TEST_CASE("a matrix is packed, or copied as it is, piece by piece, each of whole
     const Weight weight = impl::place_stored(Cuda{}, stream, rows.view());
     CHECK(same_bits(numbers_of(stream, weight), rows));
   });
+}
+
+TEST_CASE("a piece as large as a chunk of the stream's uploader goes through it") {
+  constexpr std::int64_t kChunkBytes = 256;
+  const auto allocations_for = [](std::int64_t columns) {
+    const Tensor rows = random_of(DType::kBF16, {2, columns}, 53);
+    const caption::cuda_emulator::Emulation emulation;
+    caption::ThreadPool pool(1);
+    Stream stream(kGpu, pool);
+    caption::Uploader uploader(stream, kChunkBytes);
+    stream.set_uploader(&uploader);
+    const std::int64_t before = caption::cuda_emulator::count_allocations();
+    const Weight weight = impl::place_stored(Cuda{}, stream, rows.view());
+    const std::int64_t allocations = caption::cuda_emulator::count_allocations() - before;
+    uploader.finish();
+    CHECK(same_bits(numbers_of(stream, weight), converted(rows, DType::kF32)));
+    return allocations;
+  };
+  CHECK(allocations_for(kChunkBytes / 4) == 1);     // only the weight has memory
+  CHECK(allocations_for(kChunkBytes / 4 + 1) > 1);  // another uploader has chunks, too
 }
 
 TEST_CASE("threads that place codes read each 128 rows once, and a piece is packed at once") {
