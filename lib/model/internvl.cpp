@@ -242,11 +242,29 @@ void end_at_turn(const text::Tokenizer& tokenizer, std::vector<std::int32_t>& eo
   eos_ids.insert(eos_ids.begin(), *id);
 }
 
+// The configurations of the processors of images and of videos, as far as the folder has them.
+struct Processors {
+  std::optional<JsonObject> image;
+  std::optional<JsonObject> video;
+};
+
+// transformers 5 saves both inside processor_config.json.
+Processors find_processors(const ModelFolder& folder) {
+  Processors found{.image = folder.find_json("preprocessor_config.json"),
+                   .video = folder.find_json("video_preprocessor_config.json")};
+  if (found.image) return found;
+  if (const auto both = folder.find_json("processor_config.json")) {
+    found.image = both->get_object("image_processor");
+    if (!found.video) found.video = both->get_object("video_processor");
+  }
+  return found;
+}
+
 // Repositories of InternVL3.5 hold a video_preprocessor_config.json with class defaults that do not
-// fit the tower (OpenGVLab/InternVL issue 1131), so preprocessor_config.json decides.
+// fit the tower (OpenGVLab/InternVL issue 1131), so that the processor of images decides.
 vision::PreprocessSpec read_preprocessing(const ModelFolder& folder, const VisionSpec& vision) {
   const PreprocessDefaults defaults = internvl_preprocessing();
-  const std::optional<JsonObject> image = folder.find_json("preprocessor_config.json");
+  const auto [image, video] = find_processors(folder);
   if (!image) return read_preprocess_spec(folder, defaults);
   vision::PreprocessSpec spec = parse_preprocess_spec(*image, defaults);
   const auto edge = static_cast<int>(vision.image_px);
@@ -254,11 +272,9 @@ vision::PreprocessSpec read_preprocessing(const ModelFolder& folder, const Visio
   if (spec.size_px == std::array{edge, edge} && spec.crop_px == *spec.size_px) {
     spec.do_center_crop = false;
   }
-  const std::optional<JsonObject> video = folder.find_json("video_preprocessor_config.json");
   if (video && !(spec == read_preprocess_spec(folder, defaults))) {
-    log_warning("model", video->name() +
-                             " is ignored, since it differs from preprocessor_config.json; "
-                             "published InternVL3.5 folders hold a wrong one");
+    log_warning("model", video->name() + " is ignored, since it differs from " + image->name() +
+                             "; published InternVL3.5 folders hold a wrong one");
   }
   return spec;
 }

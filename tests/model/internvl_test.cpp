@@ -2,9 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "tests/model/captioner_golden.h"
 #include "tests/model/support.h"
 
@@ -69,6 +72,21 @@ TEST_SUITE("model/internvl") {
          kBad, "attn.qkv.weight"},
     };
     testing::check_refusals(kFamily, "chat_6b", kRefusals);
+  }
+
+  // As transformers 5 saves a folder of InternVL3.5, whose configuration for videos does not fit.
+  TEST_CASE("the processor of images decides inside processor_config.json, too") {
+    const testing::CaptionerGolden golden(kFamily, "vit_300m_f32");
+    const vision::PreprocessSpec wanted = golden.open()->preprocess_spec();
+    const auto take = [&](const char* name) {
+      const std::string text = read_text_file(golden.folder() / name);
+      std::filesystem::remove(golden.folder() / name);
+      return text;
+    };
+    std::ofstream(golden.folder() / "processor_config.json")
+        << "{\"image_processor\": " << take("preprocessor_config.json")
+        << ", \"video_processor\": " << take("video_preprocessor_config.json") << "}";
+    CHECK(golden.open()->preprocess_spec() == wanted);
   }
 
   // Their configurations name <|endoftext|>, the end of the language model's texts, as the end.
