@@ -34,6 +34,8 @@ constexpr std::int64_t kMaxRank = 1 << 16;
 constexpr double kMaxScale = 65536;
 constexpr std::size_t kMaxPatterns = 4096;
 constexpr std::size_t kMaxPatternBytes = 1024;
+// The bytes of all of them, which bound the time: PEFT may name a thousand modules one by one.
+constexpr std::size_t kMaxAllPatternBytes = std::size_t{256} << 10;
 
 // Keys that are read here, and keys that do not change the result of a trained adapter: names,
 // training, initialisation and how PEFT searched for the modules.
@@ -149,7 +151,13 @@ std::vector<PatternValue<T>> parse_patterns(const JsonObject& config, const std:
     fail_bad_file(where + std::to_string(keys.size()) + " expressions; at most " +
                   std::to_string(kMaxPatterns) + " are expected");
   }
+  std::size_t num_bytes = 0;
   for (const std::string& key : keys) {
+    num_bytes += key.size();
+    if (num_bytes > kMaxAllPatternBytes) {
+      fail_bad_file(where + "expressions of more than " + std::to_string(kMaxAllPatternBytes) +
+                    " bytes; so many are not expected");
+    }
     if (key.size() > kMaxPatternBytes) {
       fail_bad_file(where + "an expression of " + std::to_string(key.size()) + " bytes; at most " +
                     std::to_string(kMaxPatternBytes) + " are expected");

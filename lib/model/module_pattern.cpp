@@ -1,6 +1,8 @@
 #include "model/internal/module_pattern.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace caption::model {
@@ -97,38 +99,33 @@ std::optional<ModulePattern> ModulePattern::parse(std::string_view text) {
   return pattern;
 }
 
-// Simulates all ways to match at once: reached[i] says that the atoms before i are matched.
-bool ModulePattern::matches_whole(std::string_view text) const {
-  std::vector<bool> reached(atoms_.size() + 1);
+// Simulates all ways to match at once, wherever they begin: reached[i] says that the atoms before i
+// match some characters before the present place.
+bool ModulePattern::matches(std::string_view module) const {
+  const std::size_t num_atoms = atoms_.size();
+  std::vector<std::uint8_t> reached(num_atoms + 1);
+  std::vector<std::uint8_t> next(num_atoms + 1);
+  std::vector<std::uint8_t> repeating(num_atoms);  // atom i has matched and may match again
   const auto skip_optional = [&] {
-    for (std::size_t i = 0; i < atoms_.size(); ++i) {
-      if (reached[i] && atoms_[i].may_be_skipped()) reached[i + 1] = true;
+    for (std::size_t i = 0; i < num_atoms; ++i) {
+      if (reached[i] != 0 && atoms_[i].may_be_skipped()) reached[i + 1] = 1;
     }
   };
-  reached[0] = true;
+  reached[0] = 1;
   skip_optional();
-  std::vector<bool> repeating(atoms_.size());  // atom i has matched and may match again
-  for (const char c : text) {
-    std::vector<bool> next(atoms_.size() + 1);
-    for (std::size_t i = 0; i < atoms_.size(); ++i) {
-      const bool is_tried = reached[i] || repeating[i];
+  for (const char c : module) {
+    std::fill(next.begin(), next.end(), 0);
+    next[0] = c == '.' && !is_anchored_ ? 1 : 0;  // the pattern may begin behind a dot
+    for (std::size_t i = 0; i < num_atoms; ++i) {
+      const bool is_tried = reached[i] != 0 || repeating[i] != 0;
       const bool is_match = is_tried && atoms_[i].characters.test(index_of(c));
-      repeating[i] = is_match && atoms_[i].may_repeat();
-      if (is_match) next[i + 1] = true;
+      repeating[i] = is_match && atoms_[i].may_repeat() ? 1 : 0;
+      if (is_match) next[i + 1] = 1;
     }
-    reached = std::move(next);
+    reached.swap(next);
     skip_optional();
   }
-  return reached[atoms_.size()];
-}
-
-bool ModulePattern::matches(std::string_view module) const {
-  for (std::size_t begin = 0;;) {
-    if (matches_whole(module.substr(begin))) return true;
-    const std::size_t dot = module.find('.', begin);
-    if (is_anchored_ || dot == std::string_view::npos) return false;
-    begin = dot + 1;
-  }
+  return reached[num_atoms] != 0;
 }
 
 }  // namespace caption::model

@@ -175,6 +175,11 @@ TEST_SUITE("model/adapter_files") {
     std::string many_patterns = R"("rank_pattern": {"m0": 4)";
     for (int i = 1; i < 4097; ++i) many_patterns += ", \"m" + std::to_string(i) + "\": 4";
     many_patterns += "}";
+    std::string wide_patterns = R"("rank_pattern": {"m": 4)";
+    for (int i = 0; i < 300; ++i) {
+      wide_patterns += ", \"" + std::string(1000, 'a') + std::to_string(i) + "\": 4";
+    }
+    wide_patterns += "}";
     const Case cases[] = {
         {R"("r": 4)", R"("r": 0)", ErrorCode::kBadModel, {"r:", "expected 1 to", "found 0"}},
         {R"("r": 4)", R"("r": 5)", ErrorCode::kBadModel, {"lora_A [4, ", "rank 5"}},
@@ -232,6 +237,10 @@ TEST_SUITE("model/adapter_files") {
          many_patterns.c_str(),
          ErrorCode::kBadModel,
          {"rank_pattern", "4097 expressions", "at most 4096"}},
+        {R"("rank_pattern": {})",
+         wide_patterns.c_str(),
+         ErrorCode::kBadModel,
+         {"rank_pattern", "expressions of more than 262144 bytes"}},
         {R"("alpha_pattern": {})",
          R"("alpha_pattern": {"q_proj": 2, "self_attn.q_proj": 3})",
          ErrorCode::kUnavailable,

@@ -17,7 +17,7 @@ class ModulePattern {
 
   // Whether Python's re.match("(.*\.)?(PATTERN)$", module) finds a match: the pattern matches the
   // module's whole name, or what follows one of its dots. Takes time proportional to the product of
-  // the pattern's length, the module's length and the number of its dots.
+  // the pattern's and the module's length.
   bool matches(std::string_view module) const;
 
  private:
@@ -33,7 +33,6 @@ class ModulePattern {
   };
 
   static Repeat read_repeat(std::string_view& text);
-  bool matches_whole(std::string_view text) const;
 
   std::vector<Atom> atoms_;
   bool is_anchored_ = false;  // begins with ^
