@@ -50,6 +50,26 @@ bool is_invisible(AVCodecID codec, const AVPacket& packet) {
   }
 }
 
+bool is_encrypted(const AVPacket& packet) {
+  return av_packet_get_side_data(&packet, AV_PKT_DATA_ENCRYPTION_INFO, nullptr) != nullptr;
+}
+
+// Whether the packet carries a palette or other settings that the decoder needs from here on.
+// Demuxers attach them once, not again after a seek.
+bool changes_decoder(const AVPacket& packet, const AVCodecParameters& parameters) {
+  const auto has = [&packet](AVPacketSideDataType type) {
+    return av_packet_get_side_data(&packet, type, nullptr) != nullptr;
+  };
+  if (has(AV_PKT_DATA_PALETTE) || has(AV_PKT_DATA_PARAM_CHANGE)) return true;
+  std::size_t size = 0;
+  const std::uint8_t* const header =
+      av_packet_get_side_data(&packet, AV_PKT_DATA_NEW_EXTRADATA, &size);
+  if (header == nullptr) return false;
+  const bool is_known = std::cmp_equal(size, parameters.extradata_size) &&
+                        std::equal(header, header + size, parameters.extradata);
+  return !is_known;
+}
+
 bool is_progressive(const AVCodecParameters& parameters) {
   switch (parameters.codec_id) {
     case AV_CODEC_ID_H264:
@@ -59,6 +79,16 @@ bool is_progressive(const AVCodecParameters& parameters) {
              parameters.field_order == AV_FIELD_UNKNOWN;
     default: return true;
   }
+}
+
+// Whether the file gives the times of decoding as those of presentation although the decoder puts
+// frames into another order, as H.264 in MXF may have and MPEG-4 that was copied from AVI to MP4.
+bool has_times_of_decoding(const FrameIndex& index, const AVCodecParameters& parameters) {
+  if (parameters.video_delay <= 0) return false;
+  const auto is_keyframe = [](const PacketEntry& entry) { return entry.is_keyframe; };
+  const auto is_equal = [](const PacketEntry& entry) { return entry.pts == entry.dts; };
+  return std::all_of(index.packets.begin(), index.packets.end(), is_equal) &&
+         !std::all_of(index.packets.begin(), index.packets.end(), is_keyframe);
 }
 
 // Whether the decoding times jump back somewhere (joined MPEG-TS files): sorting by time would then
@@ -110,19 +140,27 @@ std::int64_t find_missing_us(const Input& input, const std::vector<PacketEntry>&
   return missing_us <= to_us(longest_gap(packets)) ? 0 : missing_us;
 }
 
-std::string find_untrusted_reason(const FrameIndex& index, Input& input, bool saw_invisible) {
+// What was seen in the packets of a stream that is not in the index.
+struct Seen {
+  bool invisible = false;        // a packet without a picture
+  bool decoder_changed = false;  // a packet with settings of the decoder
+};
+
+std::string find_untrusted_reason(const FrameIndex& index, Input& input, const Seen& seen) {
   const AVCodecParameters& parameters = input.codec_parameters();
   if (!gives_one_frame_per_packet(parameters.codec_id)) {
     return std::string("codec ") + avcodec_get_name(parameters.codec_id);
   }
   if (!is_progressive(parameters)) return "interlaced";
-  if (saw_invisible) return "packets without a picture";
+  if (seen.invisible) return "packets without a picture";
+  if (seen.decoder_changed) return "packets with a palette or a header";
   if (index.packets.empty() || !index.packets.front().is_keyframe)
     return "no keyframe at the start";
   const auto has_no_pts = [](const PacketEntry& entry) { return entry.pts == AV_NOPTS_VALUE; };
   if (std::any_of(index.packets.begin(), index.packets.end(), has_no_pts)) {
     return "packets without presentation time";
   }
+  if (has_times_of_decoding(index, parameters)) return "times of decoding";
   if (restarts(index, *input.format().iformat)) return "times that start anew";
   return {};
 }
@@ -195,9 +233,10 @@ std::int64_t FrameIndex::decode_start(std::int64_t idx) const {
 
 FrameIndex build_frame_index(Input& input) {
   FrameIndex index;
-  const AVCodecID codec = input.codec_parameters().codec_id;
+  const AVCodecParameters& parameters = input.codec_parameters();
+  const bool has_durations = (input.format().iformat->flags & AVFMT_TS_DISCONT) == 0;
   const PacketPtr packet = make_packet();
-  bool saw_invisible = false;
+  Seen seen;
   std::int64_t last_pts = AV_NOPTS_VALUE;
   std::int64_t begin_time = std::numeric_limits<std::int64_t>::max();
   std::int64_t end_time = std::numeric_limits<std::int64_t>::min();
@@ -213,11 +252,13 @@ FrameIndex build_frame_index(Input& input) {
                       .is_keyframe = (packet->flags & AV_PKT_FLAG_KEY) != 0,
                       .is_shown = (packet->flags & AV_PKT_FLAG_DISCARD) == 0};
     index.is_cut_off = (packet->flags & AV_PKT_FLAG_CORRUPT) != 0;
-    saw_invisible = saw_invisible || is_invisible(codec, *packet);
+    seen.invisible = seen.invisible || is_invisible(parameters.codec_id, *packet);
+    seen.decoder_changed = seen.decoder_changed || changes_decoder(*packet, parameters);
+    index.is_encrypted = index.is_encrypted || is_encrypted(*packet);
     if (entry.is_keyframe) index.keyframes.push_back(std::ssize(index.packets));
     if (entry.is_shown && (last_pts == AV_NOPTS_VALUE || packet->pts >= last_pts)) {
       last_pts = packet->pts;
-      index.last_duration = packet->duration;
+      index.last_duration = has_durations ? packet->duration : 0;
     }
     if (const std::int64_t time = time_of(packet->pts, packet->dts); time != AV_NOPTS_VALUE) {
       begin_time = std::min(begin_time, time);
@@ -234,7 +275,7 @@ FrameIndex build_frame_index(Input& input) {
   if (end_time >= begin_time) {
     index.missing_us = find_missing_us(input, index.packets, begin_time, end_time);
   }
-  index.untrusted_reason = find_untrusted_reason(index, input, saw_invisible);
+  index.untrusted_reason = find_untrusted_reason(index, input, seen);
   if (index.is_trusted()) sort_by_pts(index);
   return index;
 }

@@ -19,6 +19,8 @@ std::string colour_text(const AVCodecParameters& parameters) {
 }
 
 std::int64_t declared_duration_us(const AVFormatContext& format, const AVStream& stream) {
+  // libav's guess from the size of the file and the bit rate, wrong by any factor.
+  if (format.duration_estimation_method == AVFMT_DURATION_FROM_BITRATE) return 0;
   if (stream.duration > 0) return av_rescale_q(stream.duration, stream.time_base, kMicroseconds);
   return format.duration > 0 ? format.duration : 0;  // in AV_TIME_BASE units: microseconds
 }

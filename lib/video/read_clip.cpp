@@ -92,6 +92,9 @@ Clip read_clip(const OpenFile& file, const ReadOptions& options) {
   const std::string name = input->name();
   const std::string codec = avcodec_get_name(input->codec_parameters().codec_id);
   const FrameIndex index = build_frame_index(*input);
+  if (index.is_encrypted) {
+    throw Error(ErrorCode::kNoFrames, name + ": the video is encrypted; decrypt it first");
+  }
   const ReadJob job{file, options, stop, index};
   SampledFrames sampled;
   if (index.is_trusted() && !index.shown.empty()) {

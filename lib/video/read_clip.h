@@ -90,20 +90,20 @@ std::string sampling_text(const SamplingOptions& options);
 //
 // Frames are counted by their packets. When a file is cut off, the readable part is sampled, with a
 // warning if the container declares a greater length. Frames that an edit list hides do not count.
-// When packets do not correspond to frames (interlaced fields, AVI without times, ...), frames are
-// counted by decoding.
-// In formats whose times may jump (joined MPEG-TS files), a step back of more than 0.1 s or ahead
-// of more than 10 s is replaced by the duration of one frame, so durations and times are those of
-// playback.
-// A sampled frame that is damaged is left out, not replaced: the clip then has fewer frames than
+// When packets do not correspond to frames (interlaced fields, AVI without times, times of decoding
+// in place of those of presentation, ...), frames are counted by decoding. In formats whose times
+// may jump (joined MPEG-TS files), a step back of more than 0.1 s or ahead of more than 10 s is
+// replaced by the duration of one frame, so durations and times are those of playback. A sampled
+// frame that is damaged is left out, not replaced: the clip then has fewer frames than
 // frames_wanted, and a warning. If the stream has fewer frames than wanted, frames repeat as in
 // numpy.arange. A damaged stream is decoded completely, on one thread.
 //
 // Throws Error: kUsage (sampling out of range), kNotVideo (libav does not recognise the content),
-// kNoVideoStream (audio or cover picture only), kNoFrames, kTooLarge (with the pixels; from the
-// declared size, before decoding), kTimeout, kCancelled, kDecode (a picture that cannot be
-// converted to RGB, or the file changed while it was read), kIo (the system could not read a byte;
-// this is never treated as the end of the file or as damage) and kOutOfMemory. Thread-safe.
+// kNoVideoStream (audio or cover picture only), kNoFrames (none can be decoded, or the video is
+// encrypted), kTooLarge (with the pixels; from the declared size, before decoding), kTimeout,
+// kCancelled, kDecode (a picture that cannot be converted to RGB, or the file changed while it was
+// read), kIo (the system could not read a byte; this is never treated as the end of the file or as
+// damage) and kOutOfMemory. Thread-safe.
 Clip read_clip(const OpenFile& file, const ReadOptions& options);
 
 // Throws as read_clip() does for a file without a video stream, after reading its first bytes only;

@@ -175,7 +175,7 @@ SampledFrames read_indexed(const ReadJob& job, std::unique_ptr<Input> input) {
     times.add(job.index.packets[static_cast<std::size_t>(idx)].pts);
   }
   const std::int64_t last_duration = times.has_jumped() ? 0 : job.index.last_duration;
-  result.timeline = make_timeline(times.pts(), last_duration, input->stream());
+  result.timeline = make_timeline(times.sorted(), last_duration, input->stream());
   result.samples = sample_frames(job.options.sampling, result.timeline);
   result.targets = locate(make_targets(result.samples), job.index);
 

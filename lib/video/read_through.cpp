@@ -55,8 +55,8 @@ SampledFrames read_through(const ReadJob& job) {
       single.num_threads = 1;
       return read_through({job.file, single, job.stop, job.index});
     }
-    if (times.pts().empty()) return result;
-    result.timeline = make_timeline(times.pts(), 0, count.input().stream());
+    if (times.is_empty()) return result;
+    result.timeline = make_timeline(times.sorted(), 0, count.input().stream());
   }
   result.samples = sample_frames(job.options.sampling, result.timeline);
   result.targets = make_targets(result.samples);

@@ -1,6 +1,7 @@
 #include "video/internal/sampled_frames.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 
 namespace caption::video {
@@ -13,6 +14,8 @@ constexpr AVRational kUsualFrameRate{25, 1};
 // -dts_delta_threshold (10 s), or a step back of more than a tenth of a second.
 constexpr AVRational kLongestStepSeconds{10, 1};
 constexpr AVRational kLongestReturnSeconds{1, 10};
+// Successive wrong times that are not taken for a discontinuity.
+constexpr std::size_t kMaxWrongTimes = 4;
 
 std::int64_t to_ticks(AVRational seconds, const AVStream& stream) {
   return std::max<std::int64_t>(1, av_rescale_q(1, seconds, stream.time_base));
@@ -57,45 +60,63 @@ FrameTimes::FrameTimes(Input& input)
     : may_jump_((input.format().iformat->flags & AVFMT_TS_DISCONT) != 0),
       longest_step_(to_ticks(kLongestStepSeconds, input.stream())),
       longest_return_(to_ticks(kLongestReturnSeconds, input.stream())),
-      frame_ticks_(to_ticks(av_inv_q(frame_rate(input.stream())), input.stream())) {}
+      first_ticks_(to_ticks(av_inv_q(frame_rate(input.stream())), input.stream())),
+      frame_ticks_(first_ticks_) {}
 
-bool FrameTimes::is_jump(std::int64_t step) const {
-  return may_jump_ && (step > longest_step_ || step < -longest_return_);
-}
-
-void FrameTimes::date_back() {
-  for (auto i = static_cast<std::size_t>(num_undated_); i > 0; --i) {
-    pts_[i - 1] = pts_[i] - frame_ticks_;
-  }
+// A step back that stays after the known time kMaxWrongTimes before is no restart: the times
+// between were wrong, as those are that libav's parser takes from the neighbouring packet of an
+// MPEG stream.
+bool FrameTimes::is_jump(std::int64_t time) const {
+  if (!may_jump_ || dated_.empty()) return false;
+  const std::int64_t step = time - pts_[dated_.back()];
+  if (step >= 0) return step > longest_step_;
+  const std::size_t back = std::min(dated_.size() - 1, kMaxWrongTimes);
+  return step < -longest_return_ && time <= pts_[dated_[dated_.size() - 1 - back]];
 }
 
 void FrameTimes::add(std::int64_t pts) {
-  if (!has_time_) {
-    if (pts == AV_NOPTS_VALUE) {
-      pts_.push_back(frame_ticks_ * std::ssize(pts_));
-      return;
-    }
-    has_time_ = true;
-    num_undated_ = std::ssize(pts_);
-    pts_.push_back(pts);
-    date_back();
-    return;
-  }
-  const std::int64_t last = pts_.back();
+  const std::size_t position = pts_.size();
   if (pts == AV_NOPTS_VALUE) {
-    pts_.push_back(last + frame_ticks_);
+    pts_.push_back(AV_NOPTS_VALUE);
     return;
   }
-  const std::int64_t step = pts + shift_ - last;
-  if (is_jump(step)) {
-    shift_ += frame_ticks_ - step;
-    has_jumped_ = true;
-  } else if (step > 0) {
-    frame_ticks_ = step;
-    // The declared rate may be libav's estimate, which the missing times spoil.
-    if (std::ssize(pts_) == num_undated_ + 1) date_back();
+  if (!dated_.empty()) {
+    const auto num_frames = static_cast<std::int64_t>(position - dated_.back());
+    const std::int64_t last = pts_[dated_.back()];
+    if (is_jump(pts + shift_)) {
+      shift_ = last + num_frames * frame_ticks_ - pts;
+      has_jumped_ = true;
+    } else if (pts + shift_ > last) {
+      frame_ticks_ = std::max<std::int64_t>(1, (pts + shift_ - last) / num_frames);
+      // The declared rate may be libav's estimate, which the missing times spoil.
+      if (dated_.size() == 1) first_ticks_ = frame_ticks_;
+    }
   }
-  pts_.push_back(std::max(last, pts + shift_));
+  dated_.push_back(position);
+  pts_.push_back(pts + shift_);
+}
+
+void FrameTimes::fill_undated(std::vector<std::int64_t>& times) const {
+  const std::size_t first = dated_.empty() ? 0 : dated_.front();
+  if (dated_.empty() && !times.empty()) times[0] = 0;
+  for (std::size_t i = first; i > 0; --i) times[i - 1] = times[i] - first_ticks_;
+  for (std::size_t d = 1; d < dated_.size(); ++d) {
+    const std::size_t from = dated_[d - 1], to = dated_[d];
+    for (std::size_t i = from + 1; i < to; ++i) {
+      times[i] =
+          times[from] + av_rescale(times[to] - times[from], static_cast<std::int64_t>(i - from),
+                                   static_cast<std::int64_t>(to - from));
+    }
+  }
+  const std::size_t last = dated_.empty() ? 0 : dated_.back();
+  for (std::size_t i = last + 1; i < times.size(); ++i) times[i] = times[i - 1] + frame_ticks_;
+}
+
+std::vector<std::int64_t> FrameTimes::sorted() const {
+  std::vector<std::int64_t> times = pts_;
+  fill_undated(times);
+  std::sort(times.begin(), times.end());
+  return times;
 }
 
 Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_duration,

@@ -102,6 +102,19 @@ TEST_SUITE("video/bad_input") {
     }
   }
 
+  TEST_CASE("an encrypted video is refused as such") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip.mp4";
+    const std::string key = "00112233445566778899aabbccddeeff";
+    test::make_clip(path, {.muxer_options = {{"encryption_scheme", "cenc-aes-ctr"},
+                                             {"encryption_key", key},
+                                             {"encryption_kid", key}}});
+    CHECK(error_code_name(code_of(path)) == error_code_name(ErrorCode::kNoFrames));
+    const std::string expected = path.string() + ": the video is encrypted; decrypt it first";
+    CHECK_THROWS_WITH_AS(read_clip(path, {}), expected.c_str(), Error);
+    CHECK(probe(path).num_frames == 60);
+  }
+
   TEST_CASE("a list of other media is refused with its kind") {
     const test::TemporaryFolder folder;
     struct Case {

@@ -54,6 +54,13 @@ void remove_first_times(std::vector<char>& bytes, int num_pictures) {
   REQUIRE(num_pictures == 0);
 }
 
+// Makes a reader of MP4 skip a box. Source: ISO/IEC 14496-12, 8.1.2.
+void remove_box(std::vector<char>& bytes, const std::string& type) {
+  const auto at = std::search(bytes.begin(), bytes.end(), type.begin(), type.end());
+  REQUIRE(at != bytes.end());
+  std::copy_n("free", 4, at);
+}
+
 struct Case {
   const char* name;
   ClipSpec spec;
@@ -125,6 +132,8 @@ const std::vector<Case>& cases() {
       {"motion jpeg avi", {.encoder = "mjpeg", .muxer = "avi", .pixel_format = "yuvj420p"}},
       {"prores mov", {.encoder = "prores_ks", .muxer = "mov", .pixel_format = "yuv422p10le"}},
       {"raw rgb avi", {.encoder = "rawvideo", .muxer = "avi", .pixel_format = "bgr24"}},
+      {"raw mov, a palette of grays",
+       {.encoder = "rawvideo", .muxer = "mov", .pixel_format = "gray"}},
       {"gif, a palette", {.encoder = "gif", .muxer = "gif", .pixel_format = "rgb8"}},
       {"one frame", {.num_frames = 1}},
       {"fewer frames than wanted", {.num_frames = 5}},
@@ -224,6 +233,23 @@ TEST_SUITE("video/read_clip") {
     }
   }
 
+  TEST_CASE("an MPEG stream lasts as long as its times say, not its codec") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip";
+    ClipSpec slow{.muxer = "mpegts", .num_frames = 50};  // H.264 declares 25 frames a second
+    for (int i = 0; i < 50; ++i) slow.quarter_frame_pts.push_back(std::int64_t{20} * i);
+    test::make_clip(path, slow);
+    CHECK(std::abs(read_clip(path, {}).duration_us - 10'000'000) <= 1000);
+    // A program stream gives no times to pictures that begin in the packet of another.
+    test::make_clip(path, {.muxer = "mpeg",
+                           .width_px = 320,
+                           .num_frames = 75,
+                           .gop_frames = 25,
+                           .b_frames = 2,
+                           .encoder_options = {{"crf", "40"}}});
+    CHECK(std::abs(read_clip(path, {}).duration_us - 3'000'000) <= 1000);
+  }
+
   TEST_CASE("a clip lasts as long, and gives as many frames, in Matroska as in MP4") {
     const test::TemporaryFolder folder;
     const auto path = folder.path() / "clip";
@@ -284,6 +310,26 @@ TEST_SUITE("video/read_clip") {
           CHECK(test::frame_number(frame) == expected[i] % kPartFrames);
           CHECK(std::abs(frame.pts_us - expected[i] * kFrameUs) <= 1000);
         }
+      }
+    }
+  }
+
+  TEST_CASE("frames whose times are those of decoding are put in order") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip";
+    for (const char* encoder : {"mpeg4", "libx264"}) {
+      CAPTURE(std::string(encoder));
+      test::make_clip(path, {.encoder = encoder, .b_frames = 3});
+      std::vector<char> bytes = test::read_bytes(path);
+      remove_box(bytes, "ctts");  // what is left are the times of decoding
+      remove_box(bytes, "edts");
+      test::write_bytes(path, bytes);
+      for (const SeekMode mode : kModes) {
+        CAPTURE(static_cast<int>(mode));
+        const Clip clip = read_clip(path, reading(mode, 15, 1));
+        CHECK(numbers_of(clip) == arange(60, 15, 0));
+        CHECK(clip.duration_us == 2'400'000);
+        for (const Frame& frame : clip.frames) CHECK(frame.pts_us == frame.frame_idx * 40'000);
       }
     }
   }

@@ -32,14 +32,16 @@ struct FrameIndex {
   std::vector<std::int64_t> keyframes;  // positions in `packets`, ascending
   bool has_leading_pictures = false;    // some frames precede their keyframe in presentation order
   bool is_cut_off = false;              // the file ends inside its last packet
-  std::int64_t last_duration = 0;       // last frame's, in the stream's time base; 0: unknown
+  bool is_encrypted = false;            // some packet is encrypted (ISO/IEC 23001-7)
+  // The last frame's, in the stream's time base; 0 where the container stores no durations.
+  std::int64_t last_duration = 0;
   // Declared length of the stream minus the time that its packets cover, in microseconds; 0 when
   // they cover it or the container declares no length.
   std::int64_t missing_us = 0;
 
-  // Why a packet of this stream does not correspond to one frame (interlaced fields, no
-  // presentation times, ...); empty when it does. `by_pts`, `shown`, find() and decode_start() are
-  // valid only when it is empty.
+  // Why a packet of this stream does not correspond to one frame at its time (interlaced fields, no
+  // presentation times, ...), or cannot be decoded after a seek; empty when it does and can.
+  // `by_pts`, `shown`, find() and decode_start() are valid only when it is empty.
   std::string untrusted_reason;
   bool is_trusted() const { return untrusted_reason.empty(); }
 

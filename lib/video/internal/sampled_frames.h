@@ -1,6 +1,7 @@
 // video/internal/sampled_frames.h: the two ways to decode the sampled frames of a file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -55,11 +56,12 @@ std::vector<Target> make_targets(const std::vector<std::int64_t>& samples);
 // The declared average frame rate; 25 per second when none is declared.
 AVRational frame_rate(const AVStream& stream);
 
-// Converts the presentation times of successive frames to a non-decreasing sequence. A frame
-// without a time follows the previous frame by the duration of a frame, those before the first
-// known time precede it so, and no frame gets a time before its predecessor. In formats whose times
-// may restart (joined MPEG-TS files), a jump is replaced by the duration of the frame before the
-// last.
+// Collects the presentation times of successive frames. Frames without a time divide the time
+// between their neighbours evenly; those before the first known time and after the last follow at
+// the duration of a frame. In formats whose times may restart (joined MPEG-TS files), a jump is
+// replaced by the duration of the frame before the last. Times that are out of order otherwise are
+// sorted: a file that stores the times of decoding gives each time once, but not to the right
+// frame.
 class FrameTimes {
  public:
   explicit FrameTimes(Input& input);
@@ -67,28 +69,29 @@ class FrameTimes {
   // Adds the time of the next frame in the stream's time base; AV_NOPTS_VALUE when unknown.
   void add(std::int64_t pts);
   // The corrected times, non-decreasing, in the stream's time base.
-  const std::vector<std::int64_t>& pts() const { return pts_; }
+  std::vector<std::int64_t> sorted() const;
+  bool is_empty() const { return pts_.empty(); }
   // True after a jump; libav's estimates of the frame rate and of a packet's duration are then
   // wrong.
   bool has_jumped() const { return has_jumped_; }
 
  private:
-  bool is_jump(std::int64_t step) const;
-  // Sets the times of the frames before the first known time by frame_ticks_.
-  void date_back();
+  bool is_jump(std::int64_t time) const;
+  // Sets the times of the frames between two known ones, or outside of them.
+  void fill_undated(std::vector<std::int64_t>& times) const;
 
   bool may_jump_;
   bool has_jumped_ = false;
-  bool has_time_ = false;         // a time was known; without one pts_ counts from 0
-  std::int64_t num_undated_ = 0;  // frames before the first known time
-  std::int64_t longest_step_;     // in ticks; a longer step ahead is a jump
-  std::int64_t longest_return_;   // in ticks; a longer step back is a jump
-  std::int64_t frame_ticks_;      // in ticks; duration of the frame before the last
-  std::int64_t shift_ = 0;        // in ticks; correction of the stream's times after jumps
-  std::vector<std::int64_t> pts_;
+  std::int64_t longest_step_;            // in ticks; a longer step ahead is a jump
+  std::int64_t longest_return_;          // in ticks; a longer step back is a jump
+  std::int64_t first_ticks_;             // in ticks; duration of the frames before known times
+  std::int64_t frame_ticks_;             // in ticks; duration of the frame before the last
+  std::int64_t shift_ = 0;               // in ticks; correction of the stream's times after jumps
+  std::vector<std::int64_t> pts_;        // in the order of the frames, with AV_NOPTS_VALUE
+  std::vector<std::size_t> dated_ = {};  // positions in pts_ of the known times
 };
 
-// `pts` has the form of FrameTimes::pts(); a last_duration of 0 means unknown. The timeline ends
+// `pts` has the form of FrameTimes::sorted(); a last_duration of 0 means unknown. The timeline ends
 // where the declared frame rate says, if that is within the error of the stream's clock.
 Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_duration,
                        const AVStream& stream);
