@@ -79,10 +79,11 @@ void print_probe(const video::Probe& probe) {
     size += ", rotated " + counted(probe.rotation_degrees, "degree");
   }
   print_line("size", size);
-  print_line("length", (probe.duration_us > 0 ? seconds_text(probe.duration_us) : "not declared") +
-                           ", " + counted(probe.num_frames, "frame") + " at " +
-                           json_number(probe.fps, 3) + " fps, " +
-                           counted(probe.num_keyframes, "keyframe"));
+  print_line("length",
+             (probe.duration_us > 0 ? seconds_text(probe.duration_us) : "not declared") + ", " +
+                 counted(probe.num_frames, "frame") + " at " +
+                 (probe.fps > 0 ? json_number(probe.fps, 3) + " fps" : "an unknown rate") + ", " +
+                 counted(probe.num_keyframes, "keyframe"));
   print_line("file", format_bytes(probe.file_bytes));
 }
 

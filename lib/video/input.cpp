@@ -240,7 +240,7 @@ bool Input::seek(std::int64_t pts, std::int64_t dts, std::int64_t position_bytes
 std::int64_t Input::declared_length_us() const {
   if (format_->duration_estimation_method != AVFMT_DURATION_FROM_STREAM) return 0;
   const std::string_view format = format_->iformat->name;
-  if (format.starts_with("mov") && stream_->duration > 0) {
+  if ((format.starts_with("mov") || format == "mxf") && stream_->duration > 0) {
     return av_rescale_q(stream_->duration, stream_->time_base, {1, 1'000'000});
   }
   // AVI's header declares a number of frames; libav's duration is already shortened to the data

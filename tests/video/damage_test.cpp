@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -101,6 +102,7 @@ TEST_SUITE("video/damage") {
         {.muxer = "mov", .num_frames = 100, .cut_frames = 30},
         {.muxer = "matroska", .num_frames = 100, .b_frames = 2},
         {.muxer = "avi", .num_frames = 100},
+        {.encoder = "mpeg2video", .muxer = "mxf", .num_frames = 100, .b_frames = 2},
         {.encoder = "libvpx-vp9", .muxer = "webm", .num_frames = 100},
         // Two pictures at 0 and 2 s, the second shown for 2 s.
         {.muxer = "matroska", .num_frames = 2, .fps = 1, .quarter_frame_pts = {0, 8}}};
@@ -112,11 +114,12 @@ TEST_SUITE("video/damage") {
       REQUIRE(whole.has_value());
       CHECK(whole->warnings.empty());
     }
-    for (const std::string muxer : {"matroska", "webm", "avi"}) {
-      const ClipSpec spec{
-          .encoder = muxer == "webm" ? "libvpx-vp9" : "libx264", .muxer = muxer, .num_frames = 100};
+    const std::pair<const char*, const char*> cut_files[] = {
+        {"matroska", "libx264"}, {"webm", "libvpx-vp9"}, {"avi", "libx264"}, {"mxf", "mpeg2video"}};
+    for (const auto& [muxer, encoder] : cut_files) {
+      const ClipSpec spec{.encoder = encoder, .muxer = muxer, .num_frames = 100};
       for (const double share : {0.6, 0.4}) {
-        CAPTURE(muxer);
+        CAPTURE(spec.muxer);
         CAPTURE(share);
         test::make_clip(path, spec);
         cut(path, share);
