@@ -20,12 +20,12 @@ import json
 import pathlib
 import shutil
 import sys
-import types
 
 import safetensors
 import torch
 import transformers
 import transformers.pytorch_utils
+from bare_packages import register_packages
 from safetensors.torch import save_file
 
 SEED = 29
@@ -34,22 +34,6 @@ VERSION = "0.16.1"
 PACKAGES = ("auto_round", "auto_round.utils", "auto_round.export", "auto_round.export.export_to_awq", "auto_round_extension",
             "auto_round_extension.torch")
 N, K, GROUP = 32, 64, 32
-
-
-def register_packages():
-    """Lets modules of PACKAGES be imported without the __init__ files of these packages."""
-    for name in PACKAGES:
-        parts = name.split(".")
-        folder = next((place for place in map(pathlib.Path, sys.path) if (place / parts[0] / "__init__.py").exists()), None)
-        if folder is None:
-            raise SystemExit(f"{parts[0]} is not in PYTHONPATH")
-        package = types.ModuleType(name)
-        package.__path__ = [str(folder.joinpath(*parts))]
-        sys.modules[name] = package
-    sys.modules["auto_round.utils"].get_packing_device = lambda device=None: torch.device("cpu")
-    found = importlib.import_module("auto_round.version").__version__
-    if found != VERSION:
-        raise SystemExit(f"auto-round {found} is in PYTHONPATH, not {VERSION}")
 
 
 def draw(generator, bits, symmetric):
@@ -102,7 +86,8 @@ def awq_case(name, generator, packing_format):
 
 
 def main():
-    register_packages()
+    register_packages(PACKAGES, "auto_round", VERSION)
+    sys.modules["auto_round.utils"].get_packing_device = lambda device=None: torch.device("cpu")
     shutil.rmtree(OUT, ignore_errors=True)
     generator = torch.Generator().manual_seed(SEED)
     gptq_case("auto_gptq", generator, "auto_round:auto_gptq", "qlinear_torch_zp")

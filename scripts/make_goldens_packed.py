@@ -35,6 +35,7 @@ import safetensors
 import torch
 import transformers.modeling_utils  # looks for the packages, so before their modules
 import transformers.pytorch_utils
+from bare_packages import register_packages
 from safetensors.torch import save_file
 
 SEED = 23
@@ -42,22 +43,6 @@ OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "pac
 VERSIONS = {"gptqmodel": "7.7.0", "autoawq": "0.2.9", "auto-gptq": "0.7.1"}
 PACKAGES = ("gptqmodel", "gptqmodel.models", "gptqmodel.looper", "awq", "awq.modules", "awq.modules.linear", "auto_gptq",
             "auto_gptq.nn_modules", "auto_gptq.nn_modules.qlinear")
-
-
-def register_packages():
-    """Lets modules of PACKAGES be imported without the __init__ files of these packages."""
-    for name in PACKAGES:
-        parts = name.split(".")
-        folder = next((place for place in map(pathlib.Path, sys.path) if (place / parts[0] / "__init__.py").exists()), None)
-        if folder is None:
-            raise SystemExit(f"{parts[0]} is not in PYTHONPATH")
-        package = types.ModuleType(name)
-        package.__path__ = [str(folder.joinpath(*parts))]
-        sys.modules[name] = package
-    sys.modules["gptqmodel"].DEBUG_ON = False
-    found = importlib.import_module("gptqmodel.version").__version__
-    if found != VERSIONS["gptqmodel"]:
-        raise SystemExit(f"gptqmodel {found} is in PYTHONPATH, not {VERSIONS['gptqmodel']}")
 
 
 def write_case(name, config, tensors, exact, rounded):
@@ -168,7 +153,8 @@ def auto_gptq_case(name, generator, n, k, *, bits=4, group_size=32, sym=False, a
 
 
 def main():
-    register_packages()
+    register_packages(PACKAGES, "gptqmodel", VERSIONS["gptqmodel"])
+    sys.modules["gptqmodel"].DEBUG_ON = False
     shutil.rmtree(OUT, ignore_errors=True)
     generator = torch.Generator().manual_seed(SEED)
     awq_case("awq_g32", generator, 32, 96, 32)

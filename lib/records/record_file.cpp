@@ -240,8 +240,9 @@ AppendResult RecordFile::append(const Record& record) {
     // A caption under the old name is better than a failure under the new one and is not replaced.
     const RecordSlot* const old = state.index.at_place(place_key(own.moved_from, caption_key(own)));
     if (old != nullptr && is_worse(own.status, old->status)) own.moved_from.clear();
-    const bool is_of_old = old != nullptr && old->is_accepted &&
-                           is_of_content(*old, keys_of(own)) && old->status == own.status;
+    // A caption under the old name that is not made again has moved along, and is in the file.
+    const bool is_of_old = old != nullptr && old->status != Status::kFailed &&
+                           !state.must_remake(*old) && is_of_content(*old, keys_of(own));
     is_elsewhere = is_elsewhere || is_of_old;
   }
   state.write(own, is_elsewhere);

@@ -387,6 +387,11 @@ TEST_SUITE("app/bench") {
         {{"--kernels", "--repeat", "2"},
          "--repeat is for workloads, videos, towers, --loading and --price, not for"},
         {{"--shape", "clip-l-336", "--requests", "2"}, "not for a shape without a decoder"},
+        {{"--shape", "demo", "--sweep", "4,1,4"}, "--sweep names 4 twice"},
+        {{"--shape", "clip-l-336", "--kernels", "--sweep", "2"},
+         "not for --kernels of a shape without a decoder"},
+        {{"--shape", "clip-l-336", "--kernels", "--prompt-tokens", "2"},
+         "not for --kernels of a shape without a decoder"},
     };
     for (const Case& c : cases) {
       std::vector<std::string> arguments = {"bench"};

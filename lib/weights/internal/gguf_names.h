@@ -26,7 +26,7 @@ struct GgufEntry {
   GgufAssembly assembly = GgufAssembly::kOne;
   // The tensors of the file that it is made of, at least one, in the order of their rows or frames.
   std::vector<const GgufTensor*> pieces;
-  std::int64_t num_heads = 0;  // for kRotatedRows, the heads that share the rows
+  std::int64_t num_heads = 0;  // kRotatedRows divides the rows among so many heads
 };
 
 // Keyed by the name in a Hugging Face checkpoint.

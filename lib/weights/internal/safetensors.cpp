@@ -27,7 +27,7 @@ constexpr std::string_view kMetadata = "__metadata__";
 
 struct DTypeName {
   std::string_view name;
-  std::int64_t bits;  // of an element
+  std::int64_t bits;  // per element
   std::optional<DType> dtype;
 };
 
