@@ -80,7 +80,7 @@ std::vector<std::string> read_arguments(const CLI::App& root, int argc, char** a
   split_empty_values(arguments);
   if (arguments.empty() || arguments.front() != "help") return arguments;
   arguments.erase(arguments.begin());
-  if (arguments.empty()) return {"--help"};
+  if (arguments.empty() || arguments.front() == "help") return {"--help"};
   const auto commands = root.get_subcommands([](const CLI::App*) { return true; });
   const bool is_known = std::any_of(commands.begin(), commands.end(), [&](const CLI::App* command) {
     return command->get_name() == arguments.front();

@@ -201,6 +201,20 @@ bool has_empty_item(const std::string& list, char delimiter) {
          list.find(two) != std::string::npos;
 }
 
+// Describes an option that took a word for its value which is none of its choices, as a video that
+// follows --prefix-cache is; absent if there is none.
+std::optional<std::string> describe_taken_word(const CLI::App& begun, const CommandRow& command) {
+  for (const CLI::Option* option : begun.get_options()) {
+    const OptionRow row = describe_option(*option);
+    if (row.is_positional || row.kind != ValueKind::kChoice || option->count() == 0) continue;
+    const std::string value = option->results().back();
+    if (std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end()) continue;
+    return describe_need(command.name, row) + ", and " + quoted(value) +
+           " follows it; for example: " + example_of(command.name, row);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> describe_bad_value(const CLI::App& root,
@@ -254,7 +268,8 @@ std::string describe_usage_error(const CLI::App& root, const std::vector<std::st
     return describe_extra(command, arguments, *extra);
   }
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && begun != nullptr) {
-    return describe_missing(*begun, command);
+    const std::optional<std::string> taken = describe_taken_word(*begun, command);
+    return taken ? *taken : describe_missing(*begun, command);
   }
   return command.name + ": " + message + "; " + see_help(command);
 }

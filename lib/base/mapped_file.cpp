@@ -1,6 +1,8 @@
 #include "base/mapped_file.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +10,8 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+
+#include "base/file_descriptor.h"
 
 namespace caption {
 namespace {
@@ -34,11 +38,33 @@ bool advise_pages(std::span<const std::byte> bytes, int advice) {
 // page cache has them, which is when the file system can and the file was read by this mapping.
 constexpr std::size_t kHugeFileBytes = std::size_t{32} << 20;
 
-[[noreturn]] void fail_too_large(const OpenFile& file, std::size_t size_bytes,
+[[noreturn]] void fail_too_large(const std::filesystem::path& path, std::size_t size_bytes,
                                  std::size_t max_bytes) {
-  throw Error(ErrorCode::kTooLarge, file.path().string() + ": " + std::to_string(size_bytes) +
+  throw Error(ErrorCode::kTooLarge, path.string() + ": " + std::to_string(size_bytes) +
                                         " bytes; at most " + std::to_string(max_bytes) +
                                         " are expected of such a file");
+}
+
+[[noreturn]] void fail_to_read(const std::filesystem::path& path) {
+  const int error_number = errno;
+  throw Error(error_code_of_errno(error_number),
+              path.string() + ": " + describe_errno(error_number));
+}
+
+std::string read_fifo(const std::filesystem::path& path, std::size_t max_bytes) {
+  const FileDescriptor fifo(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fifo.get() < 0) fail_to_read(path);
+  constexpr std::size_t kChunkBytes = 64u << 10;
+  std::string text;
+  for (;;) {
+    const std::size_t begin = text.size();
+    text.resize(begin + kChunkBytes);
+    const ssize_t count = ::read(fifo.get(), text.data() + begin, kChunkBytes);
+    text.resize(begin + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    if (count == 0) return text;
+    if (count < 0 && errno != EINTR) fail_to_read(path);
+    if (text.size() > max_bytes) fail_too_large(path, text.size(), max_bytes);
+  }
 }
 
 }  // namespace
@@ -106,7 +132,7 @@ void release_pages(std::span<const std::byte> bytes) {
 
 std::string read_text(const OpenFile& file, std::size_t max_bytes) {
   const auto expected_bytes = static_cast<std::size_t>(file.size_bytes());
-  if (expected_bytes > max_bytes) fail_too_large(file, expected_bytes, max_bytes);
+  if (expected_bytes > max_bytes) fail_too_large(file.path(), expected_bytes, max_bytes);
   std::string text;
   for (std::size_t chunk = std::max<std::size_t>(expected_bytes, 1);; chunk = 4096) {
     const std::size_t begin = text.size();
@@ -115,12 +141,18 @@ std::string read_text(const OpenFile& file, std::size_t max_bytes) {
                                            std::as_writable_bytes(std::span(text).subspan(begin)));
     text.resize(begin + count);
     if (count == 0) return text;
-    if (text.size() > max_bytes) fail_too_large(file, text.size(), max_bytes);
+    if (text.size() > max_bytes) fail_too_large(file.path(), text.size(), max_bytes);
   }
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
   return read_text(OpenFile(path), max_bytes);
+}
+
+std::string read_text_input(const std::filesystem::path& path, std::size_t max_bytes) {
+  struct stat status {};
+  const bool is_fifo = ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
+  return is_fifo ? read_fifo(path, max_bytes) : read_text_file(path, max_bytes);
 }
 
 ErrorCode model_file_code(ErrorCode code) {

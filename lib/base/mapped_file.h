@@ -56,7 +56,10 @@ void release_pages(std::span<const std::byte> bytes);
 // Reads a text file of at most `max_bytes`. Throws as OpenFile does; Error(kTooLarge) when the file
 // is longer; Error(kIo).
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes = 64u << 20);
-// The same for a file that is already open.
+// Returns the same, and what is written into a FIFO until its last writer closes it, for input that
+// a shell makes with <(command). Waits for a FIFO's first writer.
+std::string read_text_input(const std::filesystem::path& path, std::size_t max_bytes = 64u << 20);
+// The same as read_text_file() for a file that is already open.
 std::string read_text(const OpenFile& file, std::size_t max_bytes = 64u << 20);
 
 // The code to report when reading one of a model's files failed with `code`: kOutOfMemory and kIo

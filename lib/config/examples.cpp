@@ -24,7 +24,7 @@ bool is_blank(std::string_view text) {
 // Reports every problem with the file as an error of the command line.
 std::string read_file(const fs::path& path) {
   try {
-    return std::string(without_byte_order_mark(read_text_file(path, kMaxFileBytes)));
+    return std::string(without_byte_order_mark(read_text_input(path, kMaxFileBytes)));
   } catch (const Error& error) {
     throw Error(ErrorCode::kUsage, std::string(error.what()) +
                                        "; examples are read from a text file of at most 1 MiB");

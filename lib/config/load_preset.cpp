@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffix = ".yaml";
+// The suffixes of presets; of two files of a folder that differ only in it, the first counts.
+constexpr std::array<std::string_view, 2> kSuffixes = {".yaml", ".yml"};
 
 struct CudaPreset {
   const char* name;
@@ -32,7 +33,7 @@ constexpr std::array kCudaPresets = {CudaPreset{"h100", 70LL << 30}, CudaPreset{
 
 std::string read_preset(const fs::path& path) {
   try {
-    return read_text_file(path, 1u << 20);
+    return read_text_input(path, 1u << 20);
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
     const bool is_no_file =
@@ -63,6 +64,11 @@ std::vector<fs::path> preset_folders(const fs::path& own_presets) {
   return folders;
 }
 
+bool is_preset_name(std::string_view file_name) {
+  return std::any_of(kSuffixes.begin(), kSuffixes.end(),
+                     [&](std::string_view suffix) { return file_name.ends_with(suffix); });
+}
+
 fs::path find_preset(std::string_view name_or_path, const fs::path& own_presets) {
   const std::vector<PresetFile> presets = list_presets(own_presets);
   std::string names;
@@ -72,8 +78,8 @@ fs::path find_preset(std::string_view name_or_path, const fs::path& own_presets)
     names += (names.empty() ? "" : ", ") + std::string(preset.name);
     known.push_back(preset.name);
   }
-  const bool looks_like_path = name_or_path.find('/') != std::string_view::npos ||
-                               name_or_path.ends_with(kSuffix) || name_or_path.ends_with(".yml");
+  const bool looks_like_path =
+      name_or_path.find('/') != std::string_view::npos || is_preset_name(name_or_path);
   if (looks_like_path || is_present(name_or_path)) return fs::path(name_or_path);
   throw Error(ErrorCode::kBadPreset,
               "no preset is named \"" + std::string(name_or_path) +
@@ -95,10 +101,14 @@ std::vector<PresetFile> list_presets(const fs::path& own_presets) {
       throw Error(error_code_of_errno(error.value()),
                   folder.string() + ": cannot list the presets: " + describe_errno(error.value()));
     }
+    std::vector<fs::path> in_folder;
     for (const fs::directory_entry& entry : entries) {
-      if (entry.path().extension() != kSuffix) continue;
+      if (is_preset_name(entry.path().filename().string())) in_folder.push_back(entry.path());
+    }
+    std::sort(in_folder.begin(), in_folder.end());
+    for (const fs::path& path : in_folder) {
       // Does not replace an earlier preset of the same name.
-      found.emplace(entry.path().stem().string(), entry.path());
+      found.emplace(path.stem().string(), path);
     }
   }
   std::vector<PresetFile> presets;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/json.h"
@@ -72,9 +73,23 @@ void ignore_text_tower(Blueprint& blueprint) {
   }
 }
 
+// The layers are chosen by the preset, so that the file of the tower is not at fault.
+void require_feature_layers(const VisionSpec& tower, const ComposedSource& source) {
+  for (const std::int64_t layer : source.vision_feature_layers) {
+    const std::int64_t first = -tower.num_layers - 1;
+    if (layer >= first && layer <= tower.num_layers) continue;
+    throw Error(ErrorCode::kBadPreset,
+                "model.vision_feature_layer " + std::to_string(layer) +
+                    " does not exist: the tower of " + source.vision.string() + " has " +
+                    counted(tower.num_layers, "layer") + "; choose from " + std::to_string(first) +
+                    " to " + std::to_string(tower.num_layers));
+  }
+}
+
 // `projector` is null if its file does not exist; then two linear layers are assumed.
 Blueprint make_blueprint(VisionSpec vision, const DecoderSpec& text, const ComposedSource& source,
                          const weights::Source* projector) {
+  require_feature_layers(vision, source);
   set_feature_layers(vision, source.vision_feature_layers, source.vision.string());
   vision.keeps_class_token = !source.drop_cls && vision.class_tokens > 0;
   vision.pool_stride = source.pool_stride;

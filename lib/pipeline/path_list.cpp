@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/open_file.h"
 #include "base/utf8.h"
 #include "pipeline/find_videos.h"
 
@@ -78,6 +79,17 @@ class PathSplitter {
     ++num_paths_;
   }
 
+  // The last path may lack its separator.
+  void finish_list() {
+    const bool is_lines = list_.separator == '\0' && path_.find('\n') != std::string::npos;
+    if (is_lines && !is_present(path_)) {
+      throw Error(ErrorCode::kUsage, list_.name +
+                                         ": its paths end in line ends and not in NUL bytes, as -0 "
+                                         "says; leave out -0");
+    }
+    finish_path();
+  }
+
  private:
   std::string where() const { return list_.name + ": line " + std::to_string(num_paths_ + 1); }
 
@@ -97,7 +109,7 @@ void read_path_list(const PathList& list,
   while (const std::size_t count = read_some(list, cancelled, buffer)) {
     splitter.take({buffer.data(), count});
   }
-  splitter.finish_path();
+  splitter.finish_list();
 }
 
 }  // namespace caption::pipeline

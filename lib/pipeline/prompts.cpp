@@ -76,7 +76,7 @@ std::string describe_comments(int num_comments) {
 // Reports every problem with the file as an error of the command line.
 std::string read_prompt_file(const std::filesystem::path& path) {
   try {
-    return std::string(without_byte_order_mark(read_text_file(path, kMaxFileBytes)));
+    return std::string(without_byte_order_mark(read_text_input(path, kMaxFileBytes)));
   } catch (const Error& error) {
     throw Error(ErrorCode::kUsage,
                 std::string(error.what()) + "; prompts are read from a text file of at most 1 MiB");

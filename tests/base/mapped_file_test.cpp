@@ -2,10 +2,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -99,7 +101,8 @@ TEST_SUITE("base/mapped_file") {
     CHECK(file.has_lost_pages());
   }
 
-  TEST_CASE("pages that were read early, and are given back, are read again with the same content") {
+  TEST_CASE(
+      "pages that were read early, and are given back, are read again with the same content") {
     constexpr std::size_t kPages = 64;
     const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     std::string text(kPages * page_bytes, 'x');
@@ -117,6 +120,28 @@ TEST_SUITE("base/mapped_file") {
     }
     CHECK(text_of(file) == text);
     CHECK_FALSE(file.has_lost_pages());
+  }
+
+  TEST_CASE("input may come from a FIFO, with a limit, and from a file") {
+    const fs::path path = fresh_folder() / "fifo";
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    const std::string text(200'000, 'k');
+    const auto read_from = [&](std::size_t max_bytes) {
+      std::thread writer([&] { std::ofstream(path, std::ios::binary) << text; });
+      std::string read;
+      try {
+        read = read_text_input(path, max_bytes);
+      } catch (const Error& error) {
+        read = error_code_name(error.code());
+      }
+      writer.join();
+      return read;
+    };
+    ::signal(SIGPIPE, SIG_IGN);  // the writer of a text that is too long is told by EPIPE
+    CHECK(read_from(text.size()) == text);
+    CHECK(read_from(text.size() - 1) == error_code_name(ErrorCode::kTooLarge));
+    CHECK(read_text_input(write(path.parent_path() / "file", "text")) == "text");
+    CHECK_THROWS_AS(read_text_input(path.parent_path()), Error);
   }
 
   TEST_CASE("an empty file is an empty span") {

@@ -113,11 +113,16 @@ TEST_SUITE("config/load_preset") {
 
   TEST_CASE("the user's folder comes first") {
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "own_presets";
+    fs::remove_all(folder);
     fs::create_directories(folder);
     std::ofstream(folder / "cpu.yaml") << "generation: {seed: 5}\n";
     const Locations locations{.own_presets = folder};
     CHECK(load_preset("cpu", locations, machine_with(0), false).preset.generation.seed == 5);
     CHECK(load_preset("cpu", {}, machine_with(0), false).preset.generation.seed == 20);
+    std::ofstream(folder / "cpu.yml") << "generation: {seed: 6}\n";
+    std::ofstream(folder / "short.yml") << "generation: {seed: 7}\n";
+    CHECK(load_preset("cpu", locations, machine_with(0), false).preset.generation.seed == 5);
+    CHECK(load_preset("short", locations, machine_with(0), false).preset.generation.seed == 7);
   }
 
   TEST_CASE("names that are not there are refused with those that are") {

@@ -1,10 +1,13 @@
 #include "eval/corpus.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -489,6 +492,20 @@ TEST_SUITE("eval/corpus") {
     CHECK(references.entries[1].where == lines.string() + ":3");
     write_file(folder / "labels/a.json", mark + "{\r\n\"text\": \"하늘\"\r\n}\r\n");
     CHECK(read_references(folder, "text").entries[0].captions.front() == "하늘");
+  }
+
+  TEST_CASE("captions and references come through a FIFO as well") {
+    const auto fifo = fresh_folder("corpus_fifo") / "lines";
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    const auto written = [&](const std::string& text) {
+      return std::jthread([&fifo, text] { std::ofstream(fifo) << text; });
+    };
+    {
+      const std::jthread writer = written("{\"video\": \"1.mp4\", \"caption\": \"하늘\"}\n");
+      CHECK(read_captions(fifo).entries.at(0).caption == "하늘");
+    }
+    const std::jthread writer = written("{\"video\": \"1.mp4\", \"captions\": [\"바다\"]}\n");
+    CHECK(read_references(fifo).entries.at(0).captions == std::vector<std::string>{"바다"});
   }
 
   TEST_CASE("linked folders of labels are followed once") {

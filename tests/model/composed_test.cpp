@@ -126,7 +126,8 @@ TEST_SUITE("model/composed") {
     ComposedSource source = copied_source("broken");
     SUBCASE("a feature layer the tower lacks") {
       source.vision_feature_layers = {-5};
-      check_refused(source, ErrorCode::kBadModel, {"vision_feature_layer -5", "3 layers"});
+      check_refused(source, ErrorCode::kBadPreset,
+                    {"model.vision_feature_layer -5", "3 layers", "choose from -4 to 3"});
     }
     SUBCASE("a projector of another width") {
       replace_in_file(source.llm / "config.json", "\"hidden_size\": 48", "\"hidden_size\": 56");

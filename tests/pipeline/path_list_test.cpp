@@ -48,9 +48,9 @@ Paths read(const std::string& bytes, char separator = '\n') {
   return paths;
 }
 
-std::string refusal(const std::string& bytes) {
+std::string refusal(const std::string& bytes, char separator = '\n') {
   try {
-    read(bytes);
+    read(bytes, separator);
     return "";
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::kUsage);
@@ -103,6 +103,7 @@ TEST_SUITE("pipeline/path_list") {
     CHECK(refusal("\xFF\xFE"
                   "a\0.\0m\0\n\0"s)
               .find("UTF-16") != std::string::npos);
+    CHECK(refusal("a.mp4\nb.mp4\n", '\0').find("leave out -0") != std::string::npos);
     CHECK(refusal("a\n" + std::string(2u << 20, 'x')).find("line 2 has more than 1 MiB") !=
           std::string::npos);
   }

@@ -2,6 +2,8 @@
 
 #include <iostream>
 #include <iterator>
+#include <limits>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -13,9 +15,11 @@ namespace {
 
 constexpr std::size_t kMaxLineBytes = 16u << 20;
 
-MappedFile open_reference(const std::filesystem::path& path) {
+// Calls open(path); its errors about the file become errors of the reference.
+template <typename Open>
+auto open_reference(const std::filesystem::path& path, Open open) {
   try {
-    return MappedFile(path);
+    return open(path);
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
     std::string advice;
@@ -23,6 +27,10 @@ MappedFile open_reference(const std::filesystem::path& path) {
     if (error.code() == ErrorCode::kNotRegularFile) advice = "; name a file of JSON lines";
     throw Error(ErrorCode::kBadReference, error.what() + advice);
   }
+}
+
+std::string read_whole_input(const std::filesystem::path& path) {
+  return read_text_input(path, std::numeric_limits<std::size_t>::max());
 }
 
 std::string read_standard_input() {
@@ -84,10 +92,16 @@ std::string_view require_utf8_text(std::string_view text, const std::string& nam
 
 void for_each_line(const std::filesystem::path& path, Problems& problems,
                    const std::function<void(const Line&)>& visit) {
+  std::error_code ignored;
   if (path == kStandardInput) {
     return for_each_line_of(read_standard_input(), input_name(path), problems, visit);
   }
-  const MappedFile file = open_reference(path);
+  if (std::filesystem::is_fifo(path, ignored)) {
+    const std::string text = open_reference(path, read_whole_input);
+    return for_each_line_of(text, input_name(path), problems, visit);
+  }
+  const MappedFile file =
+      open_reference(path, [](const std::filesystem::path& name) { return MappedFile(name); });
   for_each_line_of({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
                    input_name(path), problems, visit);
 }
