@@ -22,6 +22,7 @@
 #include "config/resources.h"
 #include "config/run_planner.h"
 #include "config/weight_choice.h"
+#include "model/file_codes.h"
 #include "model/model_files.h"
 #include "model_report.h"
 #include "pipeline/find_videos.h"
@@ -134,10 +135,14 @@ class Subject {
         loaded.preset.model = section_;
         loaded.preset.speculative = {};
         // Throws for a card of which memory or rates are not known.
-        fits.push_back(
-            {.name = file.name,
-             .missing = join(config::missing_features(loaded.preset, has_cuda_kernels())),
-             .plan = make_plan(loaded, found, rates)});
+        PresetFit fit{.name = file.name,
+                      .missing = join(config::missing_features(loaded.preset, has_cuda_kernels())),
+                      .plan = make_plan(loaded, found, rates)};
+        fit.lacks_codes =
+            refusal_of([&] {
+              model::require_file_codes(file.name, found.blueprint, fit.plan.input.weights);
+            }).has_value();
+        fits.push_back(std::move(fit));
       });
     }
     return fits;

@@ -141,8 +141,12 @@ constexpr std::array kEnvironment = {
     Entry{"COLUMNS", "The width of --help where it does not go to a terminal."},
     Entry{"HF_HOME, HF_HUB_CACHE", "Where the local Hugging Face cache is."},
     Entry{"NO_COLOR", "Set to anything: no colours on a terminal."},
+    Entry{"TMPDIR",
+          "Where bench --price weights keeps logits that do not fit the memory; without it in "
+          "/var/tmp."},
     Entry{"XDG_CACHE_HOME",
-          "Digests of weight files are kept in its folder caption-cli; without it in ~/.cache."}};
+          "Its folder caption-cli has digests of weight files, rates of machines, prices of "
+          "formats and self-drafts; without it that of ~/.cache has them."}};
 
 std::string see_also(const std::vector<CommandRow>& commands) {
   std::string out = section("SEE ALSO");

@@ -252,13 +252,14 @@ void report_presets(const std::vector<PresetFit>& presets, bool is_runnable, Mod
   bool is_first = true;
   for (const PresetFit& preset : presets) {
     const plan::Plan& plan = preset.plan;
+    const bool runs = plan.fits && is_runnable && preset.missing.empty() && !preset.lacks_codes;
     std::string text;
     if (!plan.fits) {
       text = "does not fit: " + short_reason(plan);
     } else {
-      text = (is_runnable && preset.missing.empty() ? "fits, " : "would fit, ") +
-             counted(plan.num_concurrent, "clip") + " at a time in " +
-             dtype_option(plan.input.weights);
+      text = (runs ? "fits, " : "would fit, ") + counted(plan.num_concurrent, "clip") +
+             " at a time in " + dtype_option(plan.input.weights);
+      if (preset.lacks_codes) text += ", which `quantize` makes of it";
     }
     if (!preset.missing.empty()) text += "; this build lacks " + preset.missing;
     const bool has_card = plan.input.device == plan::PlanDevice::kCard;
@@ -269,7 +270,7 @@ void report_presets(const std::vector<PresetFit>& presets, bool is_runnable, Mod
         .begin_object()
         .add("name", preset.name)
         .add("fits", plan.fits)
-        .add("runs", plan.fits && is_runnable && preset.missing.empty())
+        .add("runs", runs)
         .add("concurrent_clips", plan.num_concurrent)
         .add("note", text)
         .end_object();

@@ -59,6 +59,7 @@ struct PresetFit {
   std::string name;
   std::string missing;  // what this build lacks for the preset: "CUDA kernels, awq weights"
   plan::Plan plan;
+  bool lacks_codes = false;  // the files do not hold the codes that the preset's format is
 };
 void report_presets(const std::vector<PresetFit>& presets, bool is_runnable, ModelReport& report);
 // Bytes of the weights as the context's device holds them, with padding (as `plan` counts them),

@@ -113,7 +113,8 @@ void add_preset_flags(CLI::App& command, PresetFlags& flags) {
           "name or file; " + std::string(kDefaultsOfCpu) +
               "\n"
               "auto looks at the machine. The options of the groups that follow are set in place "
-              "of the preset's values; presets --show NAME prints those of another preset.")
+              "of the preset's values; presets --show PRESET prints those of another preset or "
+              "file.")
       ->type_name(kPresetType)
       ->default_str("auto")
       ->group(kGroup);

@@ -88,8 +88,9 @@ int check_presets(std::vector<std::string> names, const config::Locations& locat
       }
     } catch (const Error& error) {
       // A preset that cannot be read does not keep the others from being checked.
-      if (names.size() == 1) throw;
-      fail(error.what(), kExitBadFile);
+      if (is_of_machine(error.code())) throw;
+      const bool names_it = std::string_view(error.what()).find(name) != std::string_view::npos;
+      fail((names_it ? "" : name + ": ") + error.what(), kExitBadFile);
       is_wrong = true;
     }
   }

@@ -127,6 +127,16 @@ void describe_copies(const pipeline::Progress& progress) {
                       " of the same content");
 }
 
+// What the user can do about failures that were recorded before. An --overwrite tries no clip twice
+// and does not replace `path` while one of them has a caption there.
+std::string what_mends_failures(const std::string& path, const std::string& beside) {
+  if (beside.empty()) return "--retry-failed tries them again";
+  return "where one has a caption in " + path +
+         ", this file stays: mend or remove the film, or "
+         "remove " +
+         beside + " to begin anew";
+}
+
 // Logs how many records were resumed, carried over, copied or kept. `beside` is the file of an
 // --overwrite in which an interrupted run left records; empty without --overwrite.
 void describe_records(const std::string& path, const std::string& beside,
@@ -143,7 +153,7 @@ void describe_records(const std::string& path, const std::string& beside,
     // The exit code tells of failures, so -q does not hide why.
     if (progress.found_failed > 0) {
       log_warning("run", message + ", " + std::to_string(progress.found_failed) +
-                             " of them failed (--retry-failed tries them again)");
+                             " of them failed (" + what_mends_failures(path, beside) + ")");
     } else {
       log_info("run", message);
     }

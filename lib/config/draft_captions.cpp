@@ -84,6 +84,12 @@ bool is_usable(const std::string& path, const eval::Problems& problems) {
 // Whatever the file can rather be: references have no status and may be several of a clip, so that
 // most of them are no records. Throws with what is wrong in the better reading.
 std::vector<std::string> read_file(const std::string& path, const std::atomic<bool>* cancelled) {
+  if (std::filesystem::is_fifo(path)) {
+    throw Error(ErrorCode::kUsage,
+                path +
+                    ": is a FIFO, and captions to guess from are read more than once; save what "
+                    "it gives to a file first");
+  }
   const std::string beginning = read_beginning(path);
   require_text(path, beginning);
   eval::Problems of_references(cancelled);

@@ -88,6 +88,17 @@ fs::path find_preset(std::string_view name_or_path, const fs::path& own_presets)
                   did_you_mean(name_or_path, known));
 }
 
+// The paths in a preset are relative to its file in `folder`. Those of models and adapters are
+// looked for in other places, too (config/resources.h).
+void resolve_paths(Preset& preset, const fs::path& folder) {
+  preset.generation.examples = resolve_example_paths(preset.generation.examples, folder);
+  const auto resolve = [&](std::string& path) {
+    if (!path.empty() && path != "-") path = (folder / path).string();
+  };
+  resolve(preset.engine.kv_cache_dir);
+  for (std::string& path : preset.speculative.draft_from) resolve(path);
+}
+
 }  // namespace
 
 std::vector<PresetFile> list_presets(const fs::path& own_presets) {
@@ -150,9 +161,8 @@ LoadedPreset load_preset(std::string_view name_or_path, const Locations& locatio
   Locations found = locations;
   found.preset_folder = path.parent_path();
   const std::string text = read_preset(path);
-  // The paths in a preset are relative to its file.
   const auto resolved = [&](Preset read) {
-    read.generation.examples = resolve_example_paths(read.generation.examples, path.parent_path());
+    resolve_paths(read, path.parent_path());
     return read;
   };
   Preset preset = resolved(parse_preset(text, path.string()));

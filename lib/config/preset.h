@@ -96,7 +96,7 @@ struct EngineSection {
   std::int64_t max_num_seqs = scheduler::kDefaultMaxSeqs;
   std::int64_t max_num_batched_tokens = scheduler::kDefaultMaxBatchedTokens;
   bool chunked_prefill = true;
-  bool prefix_cache = false;
+  bool prefix_cache = true;
   CompressionMode attention = CompressionMode::kNone;
   std::int64_t attention_keep_tokens = 512;
   double attention_threshold = 0.01;

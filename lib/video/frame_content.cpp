@@ -66,12 +66,11 @@ FrameContent classify_content(std::span<const Frame> frames) {
   const FrameContent flat = classify_flat(frames);
   if (flat != FrameContent::kPicture) return flat;
   if (std::all_of(frames.begin(), frames.end(), is_noise)) return FrameContent::kNoise;
-  // A single frame that was sampled several times does not show whether the film is frozen.
-  const bool is_of_one_place = frames.front().frame_idx == frames.back().frame_idx;
+  // A film of one frame, which is then sampled several times, shows no motion either.
   const auto is_like_first = [&](const Frame& frame) {
     return shows_the_same(frames.front(), frame);
   };
-  if (!is_of_one_place && std::all_of(frames.begin() + 1, frames.end(), is_like_first)) {
+  if (frames.size() > 1 && std::all_of(frames.begin() + 1, frames.end(), is_like_first)) {
     return FrameContent::kFrozen;
   }
   return FrameContent::kPicture;

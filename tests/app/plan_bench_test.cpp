@@ -231,6 +231,10 @@ TEST_SUITE("app/plan") {
     CHECK(broken.exit_code == 3);
     CHECK(broken.err.find("mine.yaml:1:1: not a text in UTF-8") != std::string::npos);
     CHECK(broken.out == "l4      as planned: NVIDIA L4 (24 GB), 12 videos at a time\n");
+    write_text(mine, "video: {max_pixels: 100}\n");
+    const Finished unsuited = run_cli({"presets", "--check", mine}, "", nowhere);
+    CHECK(unsuited.exit_code == 3);
+    CHECK(unsuited.err.find(mine + ": --max-pixels") != std::string::npos);
     CHECK(run_cli({"presets", "--check", "no-such"}, "", nowhere).exit_code == 3);
     CHECK(run_cli({"presets", "--check", "--show", "l4"}, "", nowhere).exit_code == 2);
   }

@@ -111,6 +111,19 @@ TEST_SUITE("config/load_preset") {
     }
   }
 
+  TEST_CASE("the cache and the captions to guess from lie beside the preset that names them") {
+    const fs::path folder = CAPTION_TEST_TMP;
+    std::ofstream(folder / "kept.yaml")
+        << "engine: {kv_cache_dir: kept}\n"
+           "speculative: {draft_from: [a.jsonl, /b.jsonl, \"-\"]}\n";
+    const Preset preset =
+        load_preset((folder / "kept.yaml").string(), {}, machine_with(0), false).preset;
+    CHECK(preset.engine.kv_cache_dir == (folder / "kept").string());
+    CHECK(preset.engine.prefix_cache);
+    CHECK(preset.speculative.draft_from ==
+          std::vector<std::string>{(folder / "a.jsonl").string(), "/b.jsonl", "-"});
+  }
+
   TEST_CASE("the user's folder comes first") {
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "own_presets";
     fs::remove_all(folder);

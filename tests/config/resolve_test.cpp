@@ -310,6 +310,8 @@ TEST_SUITE("config/resolve") {
     CHECK(engine().kv_dtype == DType::kBF16);
     const Hash128 identity = engine().page_identity;
     CHECK(identity != engine_options(Context{}, preset, 99, sha256_of("others")).page_identity);
+    CHECK(engine().prefix_cache == engine::PrefixCache::kOn);
+    apply_override(preset, {"engine.prefix_cache", "false", ""});
     CHECK(engine().prefix_cache == engine::PrefixCache::kOff);
     CHECK(engine().disk.folder.empty());
     apply_override(preset, {"quantization.weights", "f32", ""});

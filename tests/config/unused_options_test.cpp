@@ -18,7 +18,7 @@ TEST_SUITE("config/unused_options") {
     };
     const Override beams = {"generation.num_beams", "2", "--num-beams"};
     const Override warm = {"generation.temperature", "0.5", "--temperature"};
-    const Override pages = {"engine.prefix_cache", "true", "--prefix-cache"};
+    const Override no_pages = {"engine.prefix_cache", "false", "--prefix-cache"};
     const RunFacts gpu = {.device = Device::cuda(0)};
     const std::vector<Row> rows = {
         {{{"generation.top_p", "0.5", "--top-p"}}, {}, "at --temperature 0"},
@@ -42,9 +42,11 @@ TEST_SUITE("config/unused_options") {
          "without --attention topk-merge"},
         {{{"engine.attention_keep_tokens", "64", "--attention-keep-tokens"},
           {"engine.attention", "topk-merge", "--attention"}}},
-        {{{"engine.kv_host_bytes", "1GiB", "--kv-host-bytes"}, pages}, {}, "with --device cpu"},
-        {{{"engine.kv_host_bytes", "1GiB", "--kv-host-bytes"}}, gpu, "with --prefix-cache false"},
-        {{{"engine.kv_host_bytes", "1GiB", "--kv-host-bytes"}, pages}, gpu},
+        {{{"engine.kv_host_bytes", "1GiB", "--kv-host-bytes"}}, {}, "with --device cpu"},
+        {{{"engine.kv_host_bytes", "1GiB", "--kv-host-bytes"}, no_pages},
+         gpu,
+         "with --prefix-cache false"},
+        {{{"engine.kv_host_bytes", "1GiB", "--kv-host-bytes"}}, gpu},
         {{{"engine.kv_cache_dir_bytes", "1GiB", "--kv-cache-dir-bytes"}},
          {},
          "without --kv-cache-dir"},
