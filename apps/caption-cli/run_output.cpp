@@ -306,6 +306,10 @@ RunOutput::RunOutput(const OutputFlags& flags, const records::Manifest& manifest
     log_info("run", path_ + ": stays as it is until the run is finished; records are written to " +
                         file_->written_path().string());
   }
+  if (file_->num_found() > 0) {
+    log_info("run", file_->written_path().string() + ": goes on with the " +
+                        counted(file_->num_found(), "record") + " that it has");
+  }
 }
 
 void RunOutput::finish(const pipeline::Outcome& outcome) {
