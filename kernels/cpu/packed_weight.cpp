@@ -27,6 +27,32 @@ void pack_panel_16(const Tier& tier, ConstView rows, std::int64_t panel, BF16* t
   tier.pack_dwords(from.args(rows.dim(1) * kBytes, to));
 }
 
+// Columns that are rounded at a time, so that they stay in the first-level cache until they are
+// packed.
+constexpr std::int64_t kRoundedColumns = 512;
+
+// Packs rows of f32 or f16, each number rounded. `rounded` [32, kRoundedColumns or more] is scratch
+// memory.
+void pack_rounded_panel(const Tier& tier, ConstView rows, std::int64_t panel, Tensor& rounded,
+                        BF16* to) {
+  const std::int64_t first = panel * kPanelFeatures;
+  const std::int64_t count = std::min(kPanelFeatures, rows.dim(0) - first);
+  const Element element = element_of(rows.dtype());
+  const auto size = static_cast<std::int64_t>(dtype_size_bytes(rows.dtype()));
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(BF16));
+  const PanelRows scratch(rounded.as<BF16>(), count, rounded.dim(1) * kBytes);
+  for (std::int64_t k = 0; k < rows.dim(1); k += kRoundedColumns) {
+    const std::int64_t columns = std::min(kRoundedColumns, rows.dim(1) - k);
+    for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t at = (first + n) * rows.row_stride() + k;
+      tier.round_numbers(static_cast<const std::byte*>(rows.raw()) + at * size, element,
+                         reinterpret_cast<std::uint16_t*>(rounded.as<BF16>() + n * rounded.dim(1)),
+                         columns);
+    }
+    tier.pack_dwords(scratch.args(columns * kBytes, to + k * kPanelFeatures));
+  }
+}
+
 // A panel of a matrix's scales, offsets or units [panels, groups or units, 32]; null where there
 // are none.
 const void* numbers_of(const Tensor& numbers, std::int64_t panel) {
@@ -70,17 +96,28 @@ PackedWeight PackedWeight::allocate_panels(Stream& stream, std::int64_t num_feat
 }
 
 PackedWeight PackedWeight::pack_panels(Stream& stream, ConstView rows) {
-  CAPTION_CHECK(rows.shape().rank() == 2 && rows.dtype() == DType::kBF16 && rows.dim(0) > 0 &&
-                    rows.dim(1) > 0,
+  const DType dtype = rows.dtype();
+  const bool is_floating = dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+  CAPTION_CHECK(is_floating && rows.shape().rank() == 2 && rows.dim(0) > 0 && rows.dim(1) > 0,
                 "panels of a weight of shape " + rows.shape().to_string() + ", " +
-                    std::string(dtype_name(rows.dtype())) + "; bf16 was wanted");
+                    std::string(dtype_name(dtype)) + "; f32, bf16 or f16 was wanted");
+  const bool is_rounded = dtype != DType::kBF16;
   PackedWeight packed = allocate_panels(stream, rows.dim(0), rows.dim(1));
   BF16* const panels = packed.panels_.as<BF16>();
   const std::int64_t panel_size = packed.panels_.view().row_stride();
   const Tier& tier = select_tier(stream.cpu_tier());
   stream.pool().parallel_for(packed.panels_.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    // Rows a multiple of a page's half apart would compete for lines of the first-level cache.
+    constexpr std::int64_t kPadding = 32;
+    Tensor rounded;
+    if (is_rounded) rounded = Tensor(DType::kBF16, {kPanelFeatures, kRoundedColumns + kPadding});
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      pack_panel_16(tier, rows, panel, panels + panel * panel_size);
+      BF16* const to = panels + panel * panel_size;
+      if (is_rounded) {
+        pack_rounded_panel(tier, rows, panel, rounded, to);
+      } else {
+        pack_panel_16(tier, rows, panel, to);
+      }
     }
     tier.finish_packing();
   });

@@ -67,7 +67,7 @@ class PackedWeight final : public WeightForm {
   // The functions below place their result on the stream's device, which may be the mirror; they
   // read `rows` on the host.
   //
-  // Packs `rows` [N, K] bf16, dense, as kPanels.
+  // Packs `rows` [N, K] bf16, or f32 or f16, rounded to nearest, as kPanels.
   static PackedWeight pack_panels(Stream& stream, ConstView rows);
   // Packs the numbers of a matrix of e4m3 [N, K], each rounded as E4M3Args of tier.h says, as
   // kPanels.

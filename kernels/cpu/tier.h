@@ -274,6 +274,9 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   void (*panel4a8)(const Integer4Args& args);
   // Rounds to nearest, ties to even.
   void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);
+  // Numbers of kF32 or kF16 as to_bf16() of tensor/dtype.h rounds them; the same bits in every
+  // tier.
+  void (*round_numbers)(const void* x, Element element, std::uint16_t* y, std::int64_t n);
   // to[i * 32 + n] = word i of row n, of 4 and of 2 bytes.
   void (*pack_dwords)(const PanelRowsArgs& args);
   void (*pack_words)(const PanelRowsArgs& args);
@@ -339,6 +342,7 @@ void pack_nibbles_reference(const PanelRowsArgs& args);
 void pack_nibble_quads_reference(const PanelRowsArgs& args);
 bool pack_scales_reference(const PanelScalesArgs& args);
 bool widen_e4m3_reference(const E4M3Args& args);
+void round_numbers_reference(const void* x, Element element, std::uint16_t* y, std::int64_t n);
 
 // The reduction tree over partial sums, for all tiers. Static, so that each tier's file compiles a
 // separate copy with its instruction set.

@@ -42,9 +42,7 @@ Weight place_bf16(Cpu, Stream& stream, ConstView rows) {
     if (is_bf16) return place_stored(Cpu{}, stream, rows);
     return to_weight(PackedWeight(round_to_bf16(stream, rows, device)), device);
   }
-  if (is_bf16) return to_weight(PackedWeight::pack_panels(stream, rows), device);
-  const Tensor rounded = round_to_bf16(stream, rows, Device::kCpu);
-  return to_weight(PackedWeight::pack_panels(stream, rounded.view()), device);
+  return to_weight(PackedWeight::pack_panels(stream, rows), device);
 }
 
 Weight place_e4m3(Cpu, Stream& stream, std::int64_t num_features, const QuantisedRows& rows) {

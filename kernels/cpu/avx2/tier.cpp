@@ -23,32 +23,8 @@
 namespace caption::kernels::cpu {
 namespace {
 
-// Rounds 8 floats to bf16, to nearest, ties to even, in 32-bit lanes; a NaN becomes a quiet NaN.
-__m256i rounded_to_bf16(__m256 x) {
-  const __m256i bits = _mm256_castps_si256(x);
-  const __m256i upper = _mm256_srli_epi32(bits, 16);
-  const __m256i is_odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-  const __m256i nudge = _mm256_add_epi32(is_odd, _mm256_set1_epi32(0x7FFF));
-  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, nudge), 16);
-  const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
-  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-  return _mm256_blendv_epi8(rounded, quiet, is_nan);
-}
-
 void to_bf16(const float* x, std::uint16_t* y, std::int64_t n) {
-  constexpr int kWidth = Avx2::kWidth;
-  std::int64_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) {
-    const __m256i eight = rounded_to_bf16(Avx2::load_floats(x + i));
-    const __m128i halves =
-        _mm_packus_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(y + i), halves);
-  }
-  if (i == n) return;
-  alignas(32) std::uint32_t rest[kWidth];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(rest),
-                     rounded_to_bf16(Avx2::load_part_floats(x + i, static_cast<int>(n - i))));
-  for (int lane = 0; i < n; ++i, ++lane) y[i] = static_cast<std::uint16_t>(rest[lane]);
+  round_numbers_avx2(x, Element::kF32, y, n);
 }
 
 // Compares as integers: the bits of magnitudes are ordered as their values, with NaN above all
@@ -112,6 +88,7 @@ constexpr Tier kTier = {.dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF
                         .panel8a8 = panel8a8<Avx2>,
                         .panel4a8 = panel4a8<Avx2>,
                         .to_bf16 = to_bf16,
+                        .round_numbers = round_numbers_avx2,
                         .pack_dwords = pack_dwords_avx2,
                         .pack_words = pack_words_avx2,
                         .pack_nibbles = pack_nibbles_avx2,

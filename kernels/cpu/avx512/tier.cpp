@@ -86,6 +86,7 @@ constexpr Tier kTier = {.dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element:
                         .panel8a8 = panel8a8<Avx512>,
                         .panel4a8 = panel4a8<Avx512>,
                         .to_bf16 = to_bf16,
+                        .round_numbers = round_numbers_avx2,
                         .pack_dwords = pack_dwords_avx2,
                         .pack_words = pack_words_avx2,
                         .pack_nibbles = pack_nibbles_avx2,

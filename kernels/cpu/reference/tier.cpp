@@ -266,6 +266,14 @@ void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_bf16(x[i]).bits;
 }
 
+void round_numbers_reference(const void* x, Element element, std::uint16_t* y, std::int64_t n) {
+  const auto round = [&](const auto* numbers) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = to_bf16(to_float(numbers[i])).bits;
+  };
+  if (element == Element::kF16) return round(static_cast<const F16*>(x));
+  round(static_cast<const float*>(x));
+}
+
 bool widen_e4m3_reference(const E4M3Args& args) {
   bool has_nan = false;
   for (std::int64_t i = 0; i < args.n; ++i) {
@@ -285,6 +293,7 @@ const Tier& reference_tier() {
                              .panel8a8 = panel8a8_reference,
                              .panel4a8 = panel4a8_reference,
                              .to_bf16 = to_bf16_reference,
+                             .round_numbers = round_numbers_reference,
                              .pack_dwords = pack_dwords_reference,
                              .pack_words = pack_words_reference,
                              .pack_nibbles = pack_nibbles_reference,
