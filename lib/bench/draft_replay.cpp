@@ -49,6 +49,7 @@ class Player {
     if (kind == drafts::Method::kArchive) {
       archive = std::make_shared<drafts::TokenArchive>(options.archive_bytes);
       for (const Ids& text : options.known_texts) archive->add(text);
+      while (archive->merge_on()) continue;
       nearest = std::make_shared<drafts::NearestTexts>(options.nearest_bytes);
     }
     drafts::DraftModel* model = nullptr;

@@ -21,6 +21,7 @@ constexpr std::size_t kAtOnce = 4096;
 // before n / kMergeRatio tokens were added, after which it may have to be merged again
 // (RunBuilder::advance()).
 constexpr std::int64_t kStepsPerToken = 128;
+constexpr std::int64_t kStepsOfMergeOn = 10'000;  // some 1 ms
 constexpr std::int64_t kLeastBytesPerToken = sizeof(std::int32_t) + sizeof(OrderEntry) + 1;
 
 }  // namespace
@@ -142,6 +143,14 @@ void TokenArchive::add(std::span<const std::int32_t> text) {
     runs.swap(waiting_);
   }
   for (TokenRun& waiting : runs) append(std::move(waiting));
+}
+
+bool TokenArchive::merge_on() {
+  const std::lock_guard writing(writing_);
+  rebuild(kStepsOfMergeOn);
+  start_rebuilds();
+  free_array();
+  return !rebuilds_.empty() || !replaced_.empty();
 }
 
 void TokenArchive::guess(std::span<const std::int32_t> text, std::int64_t most,

@@ -54,6 +54,11 @@ class TokenArchive {
   // that come faster than the oldest are forgotten.
   void add(std::span<const std::int32_t> text);
 
+  // Goes on for some 1 ms with the merges that add() has begun, of which each later add() would
+  // compute a part; returns whether any is left. For after many texts, before time matters. guess()
+  // and add() are as during an add().
+  bool merge_on();
+
   // Replaces `guesses` by at most `most` tokens that may follow `text`, the beginning of another
   // text, possibly empty: the most frequent next token after the longest context that is known,
   // of up to 24 tokens, then the most frequent one after both, and so on while a text that was

@@ -34,10 +34,12 @@ ArchiveFiller::~ArchiveFiller() {
 }
 
 void ArchiveFiller::fill() {
+  const auto goes_on = [this] { return !ends_ && !shared_.options.stop->load(); };
   for (const std::string& caption : captions_) {
-    if (ends_ || shared_.options.stop->load()) break;
+    if (!goes_on()) break;
     archive_->add(caption_ids(model_, caption));
   }
+  while (goes_on() && archive_->merge_on()) continue;
   captions_ = {};
 }
 

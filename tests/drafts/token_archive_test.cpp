@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "drafts/internal/run_array.h"
+
 using namespace caption::drafts;
 
 namespace {
@@ -272,6 +274,37 @@ TEST_CASE("an archive has every text while it merges others in pieces") {
     const Ids context = random_text(rng, 300, 2);
     check_equal(guess(archive, context), guess(same, context));
   }
+}
+
+TEST_CASE("merges end without further texts, and guesses are what they were") {
+  std::mt19937 rng(41);
+  TokenArchive archive(64 * kEnough);
+  std::vector<Ids> texts;
+  // The arrays of the merged runs are large enough to be freed one by one.
+  while (archive.num_tokens() < 90000) {
+    texts.push_back(random_text(rng, 300, 60));
+    archive.add(texts.back());
+  }
+  const std::int64_t num_tokens = archive.num_tokens();
+  int num_calls = 0;
+  while (archive.merge_on() && num_calls < 10000) ++num_calls;
+  CHECK(num_calls < 10000);
+  CHECK_FALSE(archive.merge_on());
+  CHECK(archive.num_tokens() == num_tokens);
+  for (std::size_t i = 0; i < texts.size(); i += texts.size() / 20) {
+    if (texts[i].size() < 4) continue;
+    CHECK(guess(archive, {texts[i].begin(), texts[i].begin() + 3}).at(0).match_length >= 3);
+  }
+}
+
+TEST_CASE("a cleared array gives its memory back") {
+  RunArray<std::int32_t> small(100);
+  CHECK_FALSE(clear(small));
+  CHECK(small.capacity() == 0);
+  RunArray<std::int32_t> large(kHugePageBytes);
+  CHECK(clear(large));
+  CHECK(large.capacity() == 0);
+  CHECK_FALSE(clear(large));
 }
 
 TEST_CASE("a large archive forgets the oldest texts in pieces, and holds no more than it may") {

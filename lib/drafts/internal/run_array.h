@@ -53,7 +53,7 @@ using RunArray = std::vector<T, UninitialisedAllocator<T>>;
 template <class T>
 bool clear(RunArray<T>& array) {
   const bool was_large = array.capacity() * sizeof(T) >= kHugePageBytes;
-  array = {};
+  RunArray<T>().swap(array);  // assigning {} would keep the memory
   return was_large;
 }
 
