@@ -30,6 +30,7 @@ struct StepLoad {
   std::int64_t num_tokens = 0;  // tokens of all sequences
   std::int64_t us = 0;          // wall time
   double proposing_us = 0;      // the part of it that the source's proposals took
+  double ending_us = 0;         // the part of it that the source's end() took
 };
 
 // An engine calls these functions from one thread at a time; several engines have several sources.

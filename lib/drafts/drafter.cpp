@@ -1,6 +1,7 @@
 #include "drafts/drafter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <unordered_map>
@@ -150,13 +151,17 @@ void Drafter::observe(std::int64_t sequence, std::int64_t num_computed, std::int
   observe_outcome(num_computed, num_accepted, was_refused, s.acceptance, proposal);
 }
 
-void Drafter::observe_step(const StepLoad& load) {
+// Keeping outputs takes time whether there are drafts or not, and says nothing of a step's size.
+void Drafter::observe_step(const StepLoad& whole) {
   State& s = *state_;
+  StepLoad load = whole;
+  load.us -= std::llround(whole.ending_us);
   const std::int64_t passes_us = s.model ? s.model->passes_us() : 0;
   // ModelDepth has the time of a draft model's guesses.
   const double search_us = s.model ? 0 : load.proposing_us;
   if (s.model) s.model->observe_step(load);
   s.savings.observe_step(std::exchange(s.step, {}), load, passes_us, search_us);
+  s.savings.add_cost(whole.ending_us);
 }
 
 void Drafter::end(std::int64_t sequence, std::span<const std::int32_t> output) {

@@ -10,9 +10,8 @@
 namespace caption::drafts {
 namespace {
 
-// A sequence guesses from at most so many of the nearest texts, in so many bytes.
+// A sequence guesses from at most so many of the nearest texts.
 constexpr std::size_t kMostNearest = 8;
-constexpr std::int64_t kNearestBytes = 1LL << 20;
 
 }  // namespace
 
@@ -30,8 +29,8 @@ void GuessSearch::begin(std::uint64_t topic, const Sketch& look, Proposal& propo
 }
 
 void GuessSearch::find_nearest(Proposal& proposal) const {
-  if (!proposal.look.has_value() || proposal.nearest != nullptr) return;
-  proposal.nearest = std::make_unique<TokenArchive>(kNearestBytes);
+  if (!proposal.look.has_value() || proposal.nearest.has_value()) return;
+  proposal.nearest.emplace();
   proposal.found = nearest_->find(proposal.topic, *proposal.look, kMostNearest);
   for (const NearestTexts::Found& found : proposal.found) proposal.nearest->add(*found.text);
 }
@@ -72,7 +71,7 @@ void GuessSearch::find(const DraftQuery& query, Proposal& proposal) {
   const std::span<const std::int32_t> output = output_of(query);
   if (options_.method == Method::kArchive) {
     find_nearest(proposal);
-    if (proposal.nearest != nullptr) {
+    if (proposal.nearest.has_value()) {
       proposal.nearest->guess(output, most, guesses_);
       consider(GuessSource::kNearest, proposal);
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "drafts/internal/token_scan.h"
+
 namespace caption::drafts {
 namespace {
 
@@ -10,13 +12,6 @@ constexpr std::int64_t kShortest = 2;
 constexpr std::int64_t kLongest = 24;
 constexpr std::size_t kSearched = 2048;  // tokens
 constexpr std::int64_t kBlock = 64;
-
-// The loop goes through all tokens, so that compilers make it one of vectors.
-bool contains(std::span<const std::int32_t> tokens, std::int32_t wanted) {
-  std::int32_t found = 0;
-  for (const std::int32_t token : tokens) found |= token == wanted ? 1 : 0;
-  return found != 0;
-}
 
 }  // namespace
 

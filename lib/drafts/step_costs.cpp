@@ -7,14 +7,18 @@
 namespace caption::drafts {
 namespace {
 
-constexpr double kWeightOfNew = 0.125;  // weight of a new time in the mean of its class
-constexpr double kMostOutlier = 2.0;    // a time counts as at most so many means
-constexpr double kMostTrust = 8;        // observations
-constexpr double kFirstTimes = 4;       // the least of so many first times counts
-constexpr double kSimilar = 1.5;        // sizes within this factor are similar
-constexpr double kHalfTrust = 0.5;      // observations for which a mean counts one half
+constexpr double kWeightOfSize = 0.125;  // weight of a new step in the mean size of its class
+constexpr double kMostOutlier = 2.0;     // a time counts as at most so many typical ones
+constexpr double kMostTrust = 8;         // observations
+constexpr double kFirstTimes = 4;        // the least of so many first times counts
+constexpr double kSimilar = 1.5;         // sizes within this factor are similar
+constexpr double kHalfTrust = 0.5;       // observations for which a mean counts one half
 
 }  // namespace
+
+StepCosts::StepCosts(Average average)
+    : weight_of_faster_(average == Average::kMean ? kWeightOfMean : kWeightOfFaster),
+      weight_of_slower_(average == Average::kMean ? kWeightOfMean : kWeightOfSlower) {}
 
 // From 16 on two classes per octave: twice the binary logarithm, rounded to the nearest.
 std::size_t StepCosts::class_of(std::int64_t num_tokens) {
@@ -47,8 +51,9 @@ void StepCosts::observe(std::int64_t num_tokens, double us) {
     c.num_tokens += (tokens - c.num_tokens) / (c.trust + 1);
     c.us = std::min(c.us, us);
   } else if (c.num_tokens > 0) {
-    c.num_tokens += kWeightOfNew * (tokens - c.num_tokens);
-    c.us += kWeightOfNew * (std::min(us, kMostOutlier * c.us) - c.us);
+    c.num_tokens += kWeightOfSize * (tokens - c.num_tokens);
+    const double weight = us < c.us ? weight_of_faster_ : weight_of_slower_;
+    c.us += weight * (std::min(us, kMostOutlier * c.us) - c.us);
   } else {
     c.us = us;
     for (std::size_t below = 0; below < index; ++below) {

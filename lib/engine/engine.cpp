@@ -99,7 +99,6 @@ std::string_view finish_reason_name(FinishReason reason) {
 struct Engine::State {
   State(model::Decoder& decoder, Stream& stream, const EngineOptions& options);
 
-  void forget_drafts(const Sequence& sequence, std::span<const std::int32_t> output);
   void build_batch(const scheduler::StepPlan& plan);
   void note_preemptions(const scheduler::StepPlan& plan);
   // Runs the plan on the decoder. If that throws, no request has advanced.
@@ -140,11 +139,6 @@ Engine::State::State(model::Decoder& decoder, Stream& stream, const EngineOption
       offers(options, decoder.spec().vocab) {
   if (options.self_draft == nullptr) return;
   options.self_draft->attach({runner, pool, chooser.sampler(), scheduler, sequences}, options);
-}
-
-void Engine::State::forget_drafts(const Sequence& sequence, std::span<const std::int32_t> output) {
-  if (options.draft_source == nullptr) return;
-  options.draft_source->end(static_cast<std::int64_t>(sequence.id), output);
 }
 
 void Engine::State::build_batch(const scheduler::StepPlan& plan) {
@@ -310,8 +304,8 @@ Completion Engine::State::complete(Sequence& sequence, FinishReason reason) {
                         .cached_tokens = scheduler.cached_tokens_of(id),
                         .logprobs = std::move(sequence.logprobs)};
   forget_compression(sequence);
-  forget_drafts(sequence, reason == FinishReason::kFailed ? std::span<const std::int32_t>{}
-                                                          : sequence.output());
+  offers.end(sequence,
+             reason == FinishReason::kFailed ? std::span<const std::int32_t>{} : sequence.output());
   scheduler.finish(id);
   sequences.erase(sequence.id);
   return completion;
@@ -396,10 +390,7 @@ std::vector<Completion> Engine::step() {
   std::vector<Completion> completions = state.advance_all(plan);
   const std::int64_t us = stopwatch.elapsed_us();
   state.counter.add_busy_us(us);
-  if (state.options.draft_source != nullptr) {
-    state.options.draft_source->observe_step(
-        {.num_tokens = plan.num_tokens, .us = us, .proposing_us = state.offers.proposing_us()});
-  }
+  state.offers.observe_step(plan.num_tokens, us);
   return completions;
 }
 
@@ -407,7 +398,7 @@ bool Engine::cancel(RequestId id) {
   const auto found = state_->sequences.find(id);
   if (found == state_->sequences.end()) return false;
   state_->forget_compression(*found->second);
-  state_->forget_drafts(*found->second, {});
+  state_->offers.end(*found->second, {});
   state_->sequences.erase(found);
   state_->scheduler.finish(to_sequence_id(id));
   return true;

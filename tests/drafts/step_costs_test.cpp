@@ -39,9 +39,24 @@ TEST_CASE("outliers are bounded") {
   costs.observe(8, 1e6);  // counted as 400, in proportion to the tokens
   CHECK(costs.us(8) < 400);
   observe_often(costs, 16, 200);
-  costs.observe(16, 1e6);  // counted as 400, with a weight of 1/8
-  CHECK(costs.us(16) <= 225);
+  costs.observe(16, 1e6);  // counted as 400
+  CHECK(costs.us(16) <= 200 + 200 * StepCosts::kWeightOfSlower);
   CHECK(costs.us(8) <= costs.us(16));
+}
+
+TEST_CASE("slower times weigh less than faster ones, but for a mean") {
+  StepCosts typical;
+  StepCosts mean(StepCosts::Average::kMean);
+  observe_often(typical, 1, 100);
+  observe_often(mean, 1, 100);
+  typical.observe(1, 180);
+  mean.observe(1, 180);
+  CHECK(typical.us(1) == doctest::Approx(105));
+  CHECK(mean.us(1) == doctest::Approx(110));
+  typical.observe(1, 65);
+  mean.observe(1, 30);
+  CHECK(typical.us(1) == doctest::Approx(95));
+  CHECK(mean.us(1) == doctest::Approx(100));
 }
 
 TEST_CASE("a class that is not seen is trusted less and less") {

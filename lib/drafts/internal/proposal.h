@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -11,6 +10,7 @@
 #include "drafts/acceptance.h"
 #include "drafts/draft_counts.h"
 #include "drafts/draft_source.h"
+#include "drafts/internal/few_texts.h"
 #include "drafts/internal/followed_guesses.h"
 #include "drafts/nearest_texts.h"
 #include "drafts/token_archive.h"
@@ -20,9 +20,9 @@ namespace caption::drafts {
 struct Proposal {
   std::uint64_t topic = 0;
   std::optional<Sketch> look;
-  // The texts that were nearest at the first proposal, and an archive of them.
+  // The texts that were nearest at the first proposal; `nearest` is set from then on.
   std::vector<NearestTexts::Found> found;
-  std::unique_ptr<TokenArchive> nearest;
+  std::optional<FewTexts> nearest;
   std::vector<Guess> guesses;
   GuessSource source = GuessSource::kArchive;
   FollowedGuesses of_archive;

@@ -53,6 +53,8 @@ class StepSavings {
   // its time and the search for guesses search_us, which are no costs of its tokens.
   void observe_step(const DraftedStep& step, const StepLoad& load, std::int64_t passes_us,
                     double search_us);
+  // Takes time from the totals that no choice of drafts could save.
+  void add_cost(double us) { totals_.saved_us -= us; }
   const DraftedSteps& totals() const { return totals_; }
 
  private:
@@ -74,8 +76,9 @@ class StepSavings {
   StepCosts costs_;         // costs of all steps
   StepCosts decode_costs_;  // costs of the steps that computed no prompts
   // The costs of steps that compute neither drafts nor prompts: costs_ takes similar sizes for one,
-  // so that a jump between a step without drafts and one with few is not seen there.
-  StepCosts plain_costs_;
+  // so that a jump between a step without drafts and one with few is not seen there. Means, since
+  // the times that they are compared to are single ones.
+  StepCosts plain_costs_{StepCosts::Average::kMean};
   // [i] is for steps whose number of sequences has i bits, kNumBalances - 1 at most.
   static constexpr std::size_t kNumBalances = 16;
   std::vector<SavingsBalance> balances_ = std::vector<SavingsBalance>(kNumBalances, {256, 2});

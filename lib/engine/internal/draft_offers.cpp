@@ -37,17 +37,18 @@ void DraftOffers::take(scheduler::Scheduler& scheduler) {
   queries_.clear();
 }
 
-template <class Propose>
-void DraftOffers::time(const Propose& propose) {
+template <class Ask>
+void DraftOffers::time(double& us, const Ask& ask) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  propose();
-  proposing_us_ += std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+  ask();
+  us += std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
 void DraftOffers::offer(Sequences& sequences, scheduler::Scheduler& scheduler) {
   if (source_ == nullptr) return;
   proposing_us_ = 0;
+  ending_us_ = 0;
   std::int64_t num_decoding = 0;
   for (const auto& [id, sequence] : sequences) {
     sequence->drafts.clear();
@@ -56,16 +57,30 @@ void DraftOffers::offer(Sequences& sequences, scheduler::Scheduler& scheduler) {
     ask(*sequence, max_drafts_);
   }
   const std::int64_t num_prompt_tokens = scheduler.most_prompt_tokens();
-  if (!queries_.empty()) time([&] { source_->propose(queries_, num_prompt_tokens); });
+  if (!queries_.empty()) {
+    time(proposing_us_, [&] { source_->propose(queries_, num_prompt_tokens); });
+  }
   take(scheduler);
   if (max_copied_tokens_ == 0) return;
   for (const scheduler::SequenceId id : scheduler.may_end_prompt()) {
     ask(*sequences.at(to_request_id(id)), max_copied_tokens_);
   }
   if (!queries_.empty()) {
-    time([&] { source_->propose_after_prompts(queries_, num_decoding, num_prompt_tokens); });
+    time(proposing_us_,
+         [&] { source_->propose_after_prompts(queries_, num_decoding, num_prompt_tokens); });
   }
   take(scheduler);
+}
+
+void DraftOffers::end(const Sequence& sequence, std::span<const std::int32_t> output) {
+  if (source_ == nullptr) return;
+  time(ending_us_, [&] { source_->end(static_cast<std::int64_t>(sequence.id), output); });
+}
+
+void DraftOffers::observe_step(std::int64_t num_tokens, std::int64_t us) {
+  if (source_ == nullptr) return;
+  source_->observe_step(
+      {.num_tokens = num_tokens, .us = us, .proposing_us = proposing_us_, .ending_us = ending_us_});
 }
 
 }  // namespace caption::engine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "drafts/draft_source.h"
@@ -20,16 +21,18 @@ class DraftOffers {
   // Sets Sequence::drafts of all sequences and tells the scheduler how many there are. Does nothing
   // without a source.
   void offer(Sequences& sequences, scheduler::Scheduler& scheduler);
-  // How long the source took for that.
-  double proposing_us() const { return proposing_us_; }
+  // Tells the source that the sequence has ended (DraftSource::end()).
+  void end(const Sequence& sequence, std::span<const std::int32_t> output);
+  // Tells the source what the step took, and the source itself since offer().
+  void observe_step(std::int64_t num_tokens, std::int64_t us);
 
  private:
   // Adds a query if the sequence can take drafts, of which there are at most `most`.
   void ask(Sequence& sequence, std::int64_t most);
   void take(scheduler::Scheduler& scheduler);
-  // Calls propose(), which asks the source, and adds its time.
-  template <class Propose>
-  void time(const Propose& propose);
+  // Calls ask(), which asks the source, and adds its time to `us`.
+  template <class Ask>
+  void time(double& us, const Ask& ask);
 
   drafts::DraftSource* const source_;
   const std::int64_t max_drafts_;
@@ -37,6 +40,7 @@ class DraftOffers {
   const std::int64_t vocab_;
   std::vector<drafts::DraftQuery> queries_;
   double proposing_us_ = 0;
+  double ending_us_ = 0;
 };
 
 }  // namespace caption::engine
