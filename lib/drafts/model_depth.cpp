@@ -21,6 +21,8 @@ constexpr double kMostTrialSteps = 100;  // a trial may cost as much as so many 
 constexpr double kFirstGuesses = 52;
 // The probability that a guess is right of a model that is nearly always right.
 constexpr double kBestAlpha = 0.95;
+// Alpha is within so many standard errors of its mean.
+constexpr double kMostErrors = 2;
 // Passes of up to so many times the tokens of the largest measured one, and as many times less than
 // the smallest, are estimated from measured ones.
 constexpr std::int64_t kKnownFactor = 2;
@@ -83,20 +85,32 @@ ModelDepth::Choice ModelDepth::best(std::span<const ModelChain> chains, std::int
   }
 }
 
-bool ModelDepth::could_pay(std::int64_t num_sequences, std::int64_t most, const StepCosts& steps) {
+bool ModelDepth::would_pay(double alpha, std::int64_t num_sequences, std::int64_t most,
+                           const StepCosts& steps) const {
   const double plain_us = steps.us(num_sequences);
   // Passes that were slow once are so no reason never to try one again.
   const double least_pass_us = std::min(pass_us(num_sequences, steps), relative_cost_ * plain_us);
-  double tokens = 1;  // tokens that a sequence gets in a step, at best
+  double tokens = 1;  // tokens that a sequence gets in a step
   double all_right = 1;
-  could_pay_ = false;
+  bool pays = false;
   for (std::int64_t depth = 1; depth <= most && plain_us > 0; ++depth) {
-    all_right *= kBestAlpha;
+    all_right *= alpha;
     tokens += all_right;
     const double us =
         static_cast<double>(depth) * least_pass_us + steps.us(num_sequences * (1 + depth));
-    could_pay_ = could_pay_ || tokens * plain_us > (1 + kLeastGain) * us;
+    pays = pays || tokens * plain_us > (1 + kLeastGain) * us;
   }
+  return pays;
+}
+
+double ModelDepth::most_alpha() const {
+  return alpha_ + kMostErrors * std::sqrt(alpha_ * (1 - alpha_) / num_guesses_);
+}
+
+bool ModelDepth::could_pay(std::int64_t num_sequences, std::int64_t most, const StepCosts& steps) {
+  could_pay_ = would_pay(kBestAlpha, num_sequences, most, steps);
+  is_hopeful_ =
+      could_pay_ && would_pay(std::min(most_alpha(), kBestAlpha), num_sequences, most, steps);
   return could_pay_;
 }
 
@@ -141,7 +155,12 @@ void ModelDepth::observe_guess(double probability) {
 
 void ModelDepth::observe_pass(const StepLoad& load, std::int64_t num_chains) {
   const auto us = static_cast<double>(load.us);
-  if (untried_us_.has_value()) trial_us_ -= us;
+  if (untried_us_.has_value()) {
+    trial_us_ -= us;
+    ++num_trials_;
+  } else {
+    num_trials_ = 0;
+  }
   if (load.num_tokens >= kCatchUpFactor * num_chains) {
     const double usual_us = smallest_pass_ > 0 ? passes_.us(num_chains) : 0;
     const double per_token =
@@ -171,7 +190,9 @@ void ModelDepth::observe_step(double us) {
   if (untried_us_.has_value()) trial_us_ -= std::max(0.0, us - *untried_us_);
   untried_us_.reset();
   if (std::exchange(could_pay_, false)) {
-    const double share = num_guesses_ < kFirstGuesses ? kFirstTrialShare : kTrialShare;
+    const double later_share = kTrialShare * kFirstGuesses / std::max(kFirstGuesses, num_trials_);
+    const bool is_first = num_guesses_ < kFirstGuesses && is_hopeful_;
+    const double share = is_first ? kFirstTrialShare : later_share;
     trial_us_ = std::min(trial_us_ + share * us, kMostTrialSteps * us);
   }
   balance_.count_step();

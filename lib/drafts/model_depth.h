@@ -10,8 +10,10 @@
 // t and c are measured (StepCosts), and alpha is the mean probability of recent guesses
 // (Acceptance). A model that is not used is tried on a single sequence at a time, where the costs
 // leave a gain to guesses that are nearly always right, and in a small share of the time of these
-// steps: kFirstTrialShare until alpha is known, later kTrialShare. So a run in which the model
-// cannot pay, as with many sequences on a CPU, loses nothing, and a short run little. What steps
+// steps: kFirstTrialShare until alpha is known, or is known to be too small; later kTrialShare,
+// which falls as trials lead to nothing: where the model never pays, n steps have trials in the
+// order of sqrt(n). So a run in which the model cannot pay, as with many sequences on a CPU, loses
+// nothing, and a short run little. What steps
 // with guesses saved or lost is added up as well: when they have lost time together, there is a
 // pause (drafts/savings_balance.h).
 #pragma once
@@ -91,6 +93,12 @@ class ModelDepth {
   static constexpr double kCatchUpSteps = 32;
 
  private:
+  // Whether guesses that are right with this probability would pay.
+  bool would_pay(double alpha, std::int64_t num_sequences, std::int64_t most,
+                 const StepCosts& steps) const;
+  // The largest alpha that the guesses so far leave likely.
+  double most_alpha() const;
+
   struct Choice {
     std::int64_t depth = 0;
     double tokens = 0;  // expected number of tokens that the guesses add to the step
@@ -114,7 +122,9 @@ class ModelDepth {
   double alpha_ = 0.6;
   double num_guesses_ = 4;            // weight of the prior, in guesses
   double trial_us_ = 0;               // may be spent on trials; negative after an expensive one
+  double num_trials_ = 0;             // since the model was last used without a trial
   bool could_pay_ = false;            // whether guesses could pay in the step under way
+  bool is_hopeful_ = false;           // whether they could with most_alpha()
   std::optional<double> untried_us_;  // during a trial, the expected time of its step
   // The savings of steps with guesses of a model, whose passes cost time, scatter more than others.
   SavingsBalance balance_{1024, 8};
