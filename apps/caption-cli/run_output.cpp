@@ -88,8 +88,8 @@ records::Existing existing_of(const OutputFlags& flags) {
 
 // Checks, before anything is written, the output, its manifest and the files that replace it.
 void require_writable(const OutputFlags& flags) {
-  std::vector<std::string> suffixes = {".manifest.json.new", ".compact"};
-  if (flags.overwrite) suffixes.insert(suffixes.end(), {".new", ".new.manifest.json.new"});
+  std::vector<std::string> suffixes = {".manifest.json", ".compact"};
+  if (flags.overwrite) suffixes.insert(suffixes.end(), {".new", ".new.manifest.json"});
   require_writable_output(flags.path, suffixes);
 }
 

@@ -23,9 +23,15 @@ std::filesystem::path real_path(const std::filesystem::path& path);
 // Makes a rename in `folder` durable across a power cut. Throws Error as output_error_code().
 void sync_folder(const std::filesystem::path& folder);
 
+// The begin of the names that write_file_atomically() gives its temporary files.
+inline constexpr std::string_view kTemporaryBegin = ".caption-cli-";
+
 // Replaces `path` atomically: temporary file in the same folder, fsync, rename, fsync of the
 // folder. The file keeps its permissions. Throws Error as output_error_code(); the old file is then
-// unchanged unless only the last step failed.
+// unchanged unless only the last step failed. A process that is killed meanwhile leaves the
+// temporary file only if that happens right before the rename, or on a file system without unnamed
+// files (O_TMPFILE). May be called by several threads and processes for one path: one of the
+// texts then stays.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace caption

@@ -195,11 +195,10 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
        entry.increment(error)) {
     std::string name = entry->path().filename().string();
     std::string stem = name;
-    for (const std::string_view suffix : {".partial", ".new"}) {
-      if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
-    }
+    constexpr std::string_view kPartial = ".partial";
+    if (stem.ends_with(kPartial)) stem.resize(stem.size() - kPartial.size());
     const bool is_own =
-        stem == kManifestName ||
+        stem == kManifestName || name.starts_with(kTemporaryBegin) ||
         (has_manifest && (names.contains(stem) || name.ends_with(drafts::kLayerFileName)));
     std::error_code ignored;
     if (is_own && !entry->is_regular_file(ignored) && (!special || name < *special)) special = name;

@@ -109,7 +109,7 @@ TEST_SUITE("app/dry_run") {
         {{"-o", (root / std::string(300, 'x')).string()}, "File name too long; give a shorter -o"},
         // The output's name is short enough, but its manifest's name is not.
         {{"-o", (root / "here" / std::string(245, 'x')).string()},
-         "File name too long with .manifest.json.new behind it; give a shorter -o"},
+         "File name too long with .manifest.json behind it; give a shorter -o"},
         {{"-o", good, "--kv-cache-dir", (root / "file").string()},
          "file: cannot be used as a cache folder (Not a directory); name another"},
         {{"-o", good, "--kv-cache-dir", (root / "file/below").string()}, "Not a directory"},
