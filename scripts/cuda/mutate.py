@@ -10,15 +10,16 @@ build's object, and the suites of caption_cuda_test that SUITES names for it run
 failure; where they pass, the next such source follows, and after the last one the whole test.
 With `--quick` what the suites do not notice counts as not noticed, without a run of the whole test.
 `--together` compiles all chosen mutations of all files at once, each in a branch (mutation_switch.py), which
-takes a tenth of the time or less; of an expression or statement of one line only, and with --quick.
+takes a tenth of the time or less; of an expression or statement of one line only, and with --quick. What does
+not compile so, as in a constant expression, is compiled alone.
 `--sample` takes N mutations of each file, which depend on the seed and on the mutations alone.
 `--list` only prints the mutations.
 
 Verdicts are kept in BUILD/mutations.jsonl, so that an interrupted run goes on: what was noticed is not
 judged again until its file changes. `--again` judges everything.
 
-`--record` writes the counts of each file to scripts/cuda/mutation_verdicts.tsv, with a digest of its
-text and which mutations were judged.
+`--record` writes the counts of each file, as soon as all its mutations are judged, to
+scripts/cuda/mutation_verdicts.tsv, with a digest of its text and which mutations were judged.
 
 A mutation that no test notices must be equivalent: then scripts/cuda/equivalent_mutations.tsv has a
 line for it, with the reason (columns: file, the line, the mutated line, why). Exits with 1 when a
@@ -36,6 +37,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -296,13 +299,21 @@ def judge_together(build: Build, mutations: list[Mutation], folder: Path,
     left = compile_together(build, mutations, folder, jobs)
     names = includers_of(build, mutations)
     program = link(build, names, folder)
-    suites = {file: ",".join(sorted({build.suites(name) for name in build.includers(file)}))
+    suites = {file: {suite for name in build.includers(file) for suite in build.suites(name).split(",")}
               for file in {m.file for m in mutations}}
-    if (how := run_suites(program, ",".join(sorted(set(suites.values()))))) is not None:
-        raise RuntimeError(f"without a mutation: {how}")
+    seconds = {}  # that a suite takes, so that the shortest runs first
+    for suite in sorted(set().union(*suites.values())):
+        begin = time.monotonic()
+        if (how := run_suites(program, suite)) is not None:
+            raise RuntimeError(f"without a mutation: {how}")
+        seconds[suite] = time.monotonic() - begin
+
+    def how_noticed(number: int) -> str | None:
+        runs = (run_suites(program, suite, number)
+                for suite in sorted(suites[left[number].file], key=seconds.__getitem__))
+        return next((how for how in runs if how is not None), None)
     with ThreadPoolExecutor(jobs) as pool:
-        yield from zip(left.values(), pool.map(
-            lambda number: run_suites(program, suites[left[number].file], number), left))
+        yield from zip(left.values(), pool.map(how_noticed, left))
 
 
 def sample(mutations: list[Mutation], count: int, seed: int) -> list[Mutation]:
@@ -389,6 +400,7 @@ def main() -> int:
     equivalent = read_equivalent()
     counts = {"noticed": 0, "equivalent": 0, "does not compile": 0, "NOT NOTICED": 0}
     counts_of = {m.file: dict(counts) for m in mutations}
+    num_of = Counter(m.file for m in mutations)
     breaches = []
     kept = build.folder / "mutations.jsonl"
     verdicts = {} if arguments.again else read_verdicts(kept)
@@ -405,11 +417,14 @@ def main() -> int:
         yield from ((m, verdicts[hash_of(m)]) for m in mutations if hash_of(m) in verdicts)
         if not (left := [m for m in mutations if hash_of(m) not in verdicts]):
             return
+        alone = set(left)  # those that do not compile together with others
         with tempfile.TemporaryDirectory() as folder:
             for m, how in judge_together(build, left, Path(folder), arguments.jobs):
+                alone.discard(m)
                 if how is not None:
                     write_verdict(kept, m, how)
                 yield m, how
+        yield from pool.map(judge, sorted(alone, key=left.index))
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for m, how in judge_all() if arguments.together else pool.map(judge, mutations):
@@ -427,12 +442,12 @@ def main() -> int:
             counts[kind] += 1
             counts_of[m.file][kind] += 1
             print(f"{m.file}:{m.line}: {m.before}  =>  {m.after}: {how or why or kind}", flush=True)
+            if arguments.record and sum(counts_of[m.file].values()) == num_of[m.file]:
+                record({m.file: counts_of[m.file]}, arguments)
     produced = {(m.file, m.before, m.after) for m in everything}
     breaches += [f"{file}: listed as equivalent, but no mutation now: {after}"
                  for file, before, after in equivalent
                  if file in names and (file, before, after) not in produced]
-    if arguments.record:
-        record(counts_of, arguments)
     print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
     for breach in breaches:
         print(breach)
