@@ -1,6 +1,8 @@
 #include "weights/internal/coded_source.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "base/mend_advice.h"
@@ -265,6 +267,10 @@ namespace {
 void check_group_sizes(const Part& group_of, std::int64_t num_groups, std::int64_t group_columns) {
   const auto* const groups = group_of.as<std::int32_t>();
   const std::int64_t num_columns = group_of.dim(0);
+  if (num_columns > std::numeric_limits<std::int32_t>::max()) {  // ColumnOrder numbers columns so
+    fail_part(group_of,
+              "has " + std::to_string(num_columns) + " columns; at most 2^31 - 1 are read");
+  }
   std::vector<std::int64_t> counts(static_cast<std::size_t>(num_groups));
   for (std::int64_t k = 0; k < num_columns; ++k) {
     if (groups[k] < 0 || groups[k] >= num_groups) {
