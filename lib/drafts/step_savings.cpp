@@ -1,6 +1,7 @@
 #include "drafts/internal/step_savings.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace caption::drafts {
 namespace {
@@ -11,12 +12,26 @@ constexpr std::int64_t kStepsPerPlainStep = 128;
 constexpr int kPlainSteps = 3;
 constexpr std::int64_t kMostWaits = 32;
 constexpr double kWeightOfStep = 1.0 / 16;  // a step's weight in the mean time of a token
-// A step counts as at most so many times the usual time of its size.
-constexpr double kMostOutlier = 2;
+constexpr std::int64_t kFirstPauseSteps = 256;
+// The loss of a single sequence that ends drafts, in steps without drafts.
+constexpr double kMostLossSteps = 2;
+// A step of one sequence counts as at most 1 + kMostOutlier times the usual time of its size; one
+// of several, whose losses end drafts sooner, as less.
+constexpr double kMostOutlier = 1;
 // A search counts as at most this share of a step without drafts.
 constexpr double kMostSearch = 0.25;
 
 }  // namespace
+
+std::vector<SavingsBalance> StepSavings::make_balances() {
+  std::vector<SavingsBalance> balances;
+  double num_sequences = 1;
+  for (std::size_t i = 0; i < kNumBalances; ++i) {
+    balances.emplace_back(kFirstPauseSteps, kMostLossSteps / std::sqrt(num_sequences));
+    if (i > 0) num_sequences *= 2;
+  }
+  return balances;
+}
 
 bool StepSavings::is_plain_wanted(std::int64_t num_sequences, std::int64_t num_prompt_tokens) {
   if (++num_steps_ % kStepsPerPlainStep == 0) return true;
@@ -77,7 +92,8 @@ void StepSavings::note_decoding(const DraftedStep& step, const StepLoad& load,
   if (step.num_drafts == 0) return plain_costs_.observe(load.num_tokens, us - search_us);
   const double plain_us = plain_costs_.us(step.num_sequences);
   if (passes_us > 0 || plain_us == 0) return;
-  const double usual_us = std::min(us, kMostOutlier * decode_costs_.us(load.num_tokens));
+  const double most_times = 1 + kMostOutlier / std::sqrt(num_sequences);
+  const double usual_us = std::min(us, most_times * decode_costs_.us(load.num_tokens));
   balance_of(step.num_sequences)
       .observe(plain_us * (1 + num_further / num_sequences) - usual_us, plain_us);
 }

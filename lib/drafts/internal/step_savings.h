@@ -63,6 +63,9 @@ class StepSavings {
     const auto bits = std::bit_width(static_cast<std::uint64_t>(num_sequences));
     return balances_[std::min(kNumBalances - 1, static_cast<std::size_t>(bits))];
   }
+  // What one step of several sequences saves scatters less than what one sequence saves, by the
+  // square root of their number, and so is the loss that ends drafts smaller.
+  static std::vector<SavingsBalance> make_balances();
   // Learns what a token costs in a step that computes no prompts, and what its drafts saved, unless
   // the draft model guessed.
   void note_decoding(const DraftedStep& step, const StepLoad& load, std::int64_t passes_us,
@@ -81,7 +84,7 @@ class StepSavings {
   StepCosts plain_costs_{StepCosts::Average::kMean};
   // [i] is for steps whose number of sequences has i bits, kNumBalances - 1 at most.
   static constexpr std::size_t kNumBalances = 16;
-  std::vector<SavingsBalance> balances_ = std::vector<SavingsBalance>(kNumBalances, {256, 2});
+  std::vector<SavingsBalance> balances_ = make_balances();
   double us_per_token_ = 0;  // mean of the latest steps without prompts; 0: none was measured
   std::int64_t num_steps_ = 0;
   std::int64_t num_waits_ = 0;  // steps with prompts that had no drafts for want of a measured cost
