@@ -74,7 +74,7 @@ SecondDecoder open_second(const DraftedShape& shape, Stream& stream) {
           .cost = static_cast<double>(bytes) / static_cast<double>(shape.weight_bytes)};
 }
 
-std::string describe(const drafts::LeftOutLayers& found, double seconds) {
+std::string describe_search(const drafts::LeftOutLayers& found, double seconds) {
   if (!found.pays()) return "self-drafts: no layers can be left out";
   std::string layers;
   for (const std::int32_t layer : found.layers) layers += " " + std::to_string(layer);
@@ -135,7 +135,7 @@ int bench_drafts_of_model(const DraftedShape& shape, bench::DraftBenchOptions op
   std::string heading = shape.description;
   if (shape.preset.speculative.method == config::DraftMethod::kSelf) {
     const bench::LayersFound found = bench::find_layers(shape.decoder, stream, options);
-    heading += "\n" + describe(found.layers, found.seconds);
+    heading += "\n" + describe_search(found.layers, found.seconds);
     if (!found.layers.pays()) return report_rows(shape, heading, {});
     options.agreements.insert(options.agreements.begin(), bench::kOwnGuesses);
     make_draft = bench::make_self_draft(found.layers.layers);

@@ -87,7 +87,7 @@ std::string to_json(const KeptLayers& kept) {
          "\n";
 }
 
-std::string describe(const drafts::LeftOutLayers& left_out, std::int64_t num_layers) {
+std::string describe_layers(const drafts::LeftOutLayers& left_out, std::int64_t num_layers) {
   if (!left_out.pays()) {
     return "no self-drafts: a pass without some of the " + counted(num_layers, "layer") +
            " would guess too seldom right for what it costs";
@@ -119,13 +119,13 @@ void keep(const KeptLayers& kept, const std::vector<fs::path>& files) {
   for (const fs::path& path : files) {
     try {
       write_layers(kept, path);
-      return log_info("run",
-                      describe(kept.left_out, kept.num_layers) + "; kept in " + path.string());
+      return log_info(
+          "run", describe_layers(kept.left_out, kept.num_layers) + "; kept in " + path.string());
     } catch (const Error& error) {
       obstacle = error.what();
     }
   }
-  log_info("run", describe(kept.left_out, kept.num_layers));
+  log_info("run", describe_layers(kept.left_out, kept.num_layers));
   log_warning("run", "the layers of self-drafts are not kept for later runs: " + obstacle);
 }
 
@@ -179,7 +179,7 @@ std::shared_ptr<drafts::LayerChoice> open_layer_choice(const LoadedPreset& loade
     const std::optional<KeptLayers> kept = find_in(path, model_hash, num_layers, unused);
     if (!kept.has_value()) continue;
     warn("but another file is");
-    log_info("run", describe(kept->left_out, num_layers) + "; from " + path.string());
+    log_info("run", describe_layers(kept->left_out, num_layers) + "; from " + path.string());
     return std::make_shared<drafts::LayerChoice>(kept->left_out);
   }
   warn("and layers are searched for again");

@@ -243,22 +243,23 @@ void EngineStage::submit(engine::Request request, Caption caption, DraftInputs d
     };
   }
   caption.engine_ms = engine_share_ms_;
+  engine::RequestId id{};
   try {
     recorder_.show(caption.record, request, drafts);
-    const engine::RequestId id = engine_.submit(std::move(request));
-    if (drafter_ && drafts.look) {
-      drafter_->begin(static_cast<std::int64_t>(id), drafts.topic, *drafts.look);
-    }
-    running_.emplace(id, std::move(caption));
-    if (drafts.prompt.has_value()) begin_draft(id, *std::move(drafts.prompt));
+    id = engine_.submit(std::move(request));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnavailable) {  // the engine reserves memory of the device
       device_.lose(error);
       return shared_.returned.add(job_of(std::move(caption)), ReturnedJobs::WasAt::kWork);
     }
     fail(caption.record, error);
-    recorder_.end(model_, caption);
+    return recorder_.end(model_, caption);
   }
+  running_.emplace(id, std::move(caption));
+  if (drafter_ && drafts.look) {
+    drafter_->begin(static_cast<std::int64_t>(id), drafts.topic, *drafts.look);
+  }
+  if (drafts.prompt.has_value()) begin_draft(id, *std::move(drafts.prompt));
 }
 
 // A caption needs no drafts: it goes on without them, unless the device is lost.
