@@ -86,6 +86,7 @@ void FrameTimes::add(std::int64_t pts) {
     if (is_jump(pts + shift_)) {
       shift_ = last + num_frames * frame_ticks_ - pts;
       has_jumped_ = true;
+      last_start_ = dated_.size();
     } else if (pts + shift_ > last) {
       frame_ticks_ = std::max<std::int64_t>(1, (pts + shift_ - last) / num_frames);
       // The declared rate may be libav's estimate, which the missing times spoil.
@@ -109,7 +110,15 @@ void FrameTimes::fill_undated(std::vector<std::int64_t>& times) const {
     }
   }
   const std::size_t last = dated_.empty() ? 0 : dated_.back();
-  for (std::size_t i = last + 1; i < times.size(); ++i) times[i] = times[i - 1] + frame_ticks_;
+  const std::int64_t mean = mean_ticks();
+  for (std::size_t i = last + 1; i < times.size(); ++i) times[i] = times[i - 1] + mean;
+}
+
+std::int64_t FrameTimes::mean_ticks() const {
+  if (last_start_ + 1 >= dated_.size()) return frame_ticks_;
+  const std::size_t from = dated_[last_start_], to = dated_.back();
+  const std::int64_t mean = (pts_[to] - pts_[from]) / static_cast<std::int64_t>(to - from);
+  return mean > 0 ? mean : frame_ticks_;
 }
 
 std::vector<std::int64_t> FrameTimes::sorted() const {

@@ -57,11 +57,11 @@ std::vector<Target> make_targets(const std::vector<std::int64_t>& samples);
 AVRational frame_rate(const AVStream& stream);
 
 // Collects the presentation times of successive frames. Frames without a time divide the time
-// between their neighbours evenly; those before the first known time and after the last follow at
-// the duration of a frame. In formats whose times may restart (joined MPEG-TS files), a jump is
-// replaced by the duration of the frame before the last. Times that are out of order otherwise are
-// sorted: a file that stores the times of decoding gives each time once, but not to the right
-// frame.
+// between their neighbours evenly; those before the first known time follow at the duration of a
+// frame, and those after the last at the mean duration since the last jump. In formats whose times
+// may restart (joined MPEG-TS files), a jump is replaced by the duration of the frame before the
+// last. Times that are out of order otherwise are sorted: a file that stores the times of decoding
+// gives each time once, but not to the right frame.
 class FrameTimes {
  public:
   explicit FrameTimes(Input& input);
@@ -79,6 +79,10 @@ class FrameTimes {
   bool is_jump(std::int64_t time) const;
   // Sets the times of the frames between two known ones, or outside of them.
   void fill_undated(std::vector<std::int64_t>& times) const;
+  // The mean duration of a frame since the last jump, in ticks. That of a single frame may be
+  // wrong: libav's parser gives the last time of a program stream to two pictures, of which the
+  // first begins in an earlier packet.
+  std::int64_t mean_ticks() const;
 
   bool may_jump_;
   bool has_jumped_ = false;
@@ -89,6 +93,7 @@ class FrameTimes {
   std::int64_t shift_ = 0;               // in ticks; correction of the stream's times after jumps
   std::vector<std::int64_t> pts_;        // in the order of the frames, with AV_NOPTS_VALUE
   std::vector<std::size_t> dated_ = {};  // positions in pts_ of the known times
+  std::size_t last_start_ = 0;           // index in dated_ of the first time after the last jump
 };
 
 // `pts` has the form of FrameTimes::sorted(); a last_duration of 0 means unknown. The timeline ends
