@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/log.h"
 #include "records/file_name.h"
@@ -18,6 +19,22 @@ double weighted_mean(const std::vector<engine::EngineStats>& engines,
     num_steps += static_cast<double>(stats.steps);
   }
   return num_steps > 0 ? sum / num_steps : 0;
+}
+
+// The clip that waited for `job`, to be read again for a caption of its own.
+Job job_of(const Waiting& waiting, const Job& job, std::string moved_from) {
+  const Follower& follower = waiting.follower;
+  Job own;
+  own.record.video = follower.video;
+  own.record.file = follower.clip.file;
+  own.record.id = follower.clip.id;
+  own.record.frames_wanted = job.record.frames_wanted;
+  own.origin = follower.origin;
+  own.content = job.content;
+  own.tasks.push_back(
+      {.prompt = waiting.prompt, .adapter = waiting.adapter, .moved_from = std::move(moved_from)});
+  own.start_us = now_us();
+  return own;
 }
 
 }  // namespace
@@ -71,9 +88,12 @@ void Recorder::begin(const model::CaptionModel& model, const Job& job) {
 void Recorder::copy_to_waiting(const model::CaptionModel& model, const Job& job) {
   const std::lock_guard lock(mutex_);
   for (const Waiting& waiting : job.waiting) {
-    Caption found{.record = job.record};
-    set_names(found.record, options_, waiting.prompt, waiting.adapter);
-    copy(model, found, waiting.follower);
+    const std::string key = records::caption_key(options_.prompts.at(waiting.prompt).name,
+                                                 adapter_name(options_, waiting.adapter));
+    records::Earlier earlier = take_over(model, waiting.follower, key);
+    if (earlier.kind != records::Earlier::Kind::kNone) continue;
+    shared_.returned.add(job_of(waiting, job, std::move(earlier.moved_from)),
+                         ReturnedJobs::WasAt::kQueue);
   }
 }
 
@@ -156,6 +176,20 @@ void Recorder::end_locked(const model::CaptionModel& model, Caption& caption) {
   }
 }
 
+// Looks for what the sink has of a clip, and writes or counts it; with kNone nothing is done.
+records::Earlier Recorder::take_over(const model::CaptionModel& model, const Follower& follower,
+                                     std::string_view key) {
+  records::Earlier earlier = shared_.sink.find(follower.clip, follower.video, key);
+  if (earlier.kind == records::Earlier::Kind::kElsewhere) {
+    write(model, *earlier.record, Origination::kTakenOver);
+  } else if (earlier.kind == records::Earlier::Kind::kFinished) {
+    --progress_.clips_total;
+    ++progress_.clips_found;
+    progress_.found_failed += earlier.status == records::Status::kFailed ? 1 : 0;
+  }
+  return earlier;
+}
+
 // Writes the record of a clip whose content equals that of `caption`, whose record is in the sink.
 void Recorder::copy(const model::CaptionModel& model, const Caption& caption,
                     const Follower& follower) {
@@ -164,17 +198,8 @@ void Recorder::copy(const model::CaptionModel& model, const Caption& caption,
     --progress_.clips_total;
     return;
   }
-  records::Earlier earlier =
-      shared_.sink.find(follower.clip, follower.video, records::caption_key(caption.record));
-  if (earlier.kind == records::Earlier::Kind::kElsewhere) {
-    return write(model, *earlier.record, Origination::kTakenOver);
-  }
-  if (earlier.kind == records::Earlier::Kind::kFinished) {
-    --progress_.clips_total;
-    ++progress_.clips_found;
-    progress_.found_failed += earlier.status == records::Status::kFailed ? 1 : 0;
-    return;
-  }
+  const records::Earlier earlier = take_over(model, follower, records::caption_key(caption.record));
+  if (earlier.kind != records::Earlier::Kind::kNone) return;
   records::Record record = caption.record;
   record.video = follower.video;
   record.file = follower.clip.file;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -42,7 +43,9 @@ class Recorder {
 
   // Counts what the output has of a clip and writes its records that are ready.
   void begin(const model::CaptionModel& model, const Job& job);
-  // Writes records of the clips that waited for those in `job.ready`.
+  // Writes the records of the clips that waited while the captions of `job` were looked up in the
+  // sink. A clip of which the sink has none, as it gives no failed record to another file, is added
+  // to Shared::returned.
   void copy_to_waiting(const model::CaptionModel& model, const Job& job);
   // Writes the caption's record, or counts the file as skipped; then does the same for its
   // followers.
@@ -70,6 +73,8 @@ class Recorder {
   // The functions below require mutex_.
   void end_locked(const model::CaptionModel& model, Caption& caption);
   void copy(const model::CaptionModel& model, const Caption& caption, const Follower& follower);
+  records::Earlier take_over(const model::CaptionModel& model, const Follower& follower,
+                             std::string_view key);
   void write(const model::CaptionModel& model, const records::Record& record,
              Origination origination);
   void count(const records::Record& record, Origination origination);

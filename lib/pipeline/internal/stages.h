@@ -154,7 +154,8 @@ struct StageCounters {
   std::atomic<std::int64_t> clips_encoded{0};
 };
 
-// Clips that were under way on a device when it was lost. Thread-safe.
+// Clips to be read again once the inputs are read: those that were under way on a device when it
+// was lost, and those that waited in vain for a record of their content. Thread-safe.
 class ReturnedJobs {
  public:
   // A clip that merely waited may not be to blame.

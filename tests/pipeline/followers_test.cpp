@@ -1,0 +1,84 @@
+// Clips that wait for the record of another file with their content.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "fake_model.h"
+#include "pipeline/pipeline.h"
+
+namespace caption::pipeline {
+namespace {
+
+using records::Earlier;
+using records::Record;
+
+constexpr const char* kOther = "clip_2";
+
+// Has a failed record of the first file that is looked for, as of a broken film that is not tried
+// again; a failed record is not given to other files. The first look-up waits until that of kOther,
+// by which time a file of equal content waits for it.
+class FailedOnceSink final : public KeepingSinkBase {
+ public:
+  Earlier find(const records::ClipIdentity& /*clip*/, const std::string& video,
+               std::string_view /*caption*/) override {
+    if (video == kOther) {
+      other_is_looked_for_.store(true);
+      return {};
+    }
+    if (is_found_.exchange(true)) return {};
+    constexpr int kMostWaits = 20'000;
+    for (int i = 0; i < kMostWaits && !other_is_looked_for_.load(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    has_waited_ = other_is_looked_for_.load();
+    found_ = video;
+    return {.kind = Earlier::Kind::kFinished, .status = records::Status::kFailed};
+  }
+
+  const std::string& found() const { return found_; }
+  bool has_waited() const { return has_waited_; }
+
+ private:
+  std::atomic<bool> other_is_looked_for_{false};
+  std::atomic<bool> is_found_{false};
+  std::string found_;
+  bool has_waited_ = false;
+};
+
+TEST_SUITE("pipeline/followers") {
+  TEST_CASE("a clip whose content has a failed record under another name is read itself") {
+    FakeModel model;
+    const InputList three = clips(3);
+    write_file("clip_7", "a film");
+    write_file("clip_8", "a film");
+    FailedOnceSink sink;
+    const InputList inputs =
+        list_of({{"clip_7", Origin::kNamed}, {"clip_8", Origin::kNamed}, {kOther, Origin::kNamed}});
+    const Outcome outcome = run(model, inputs, fake_options(), sink);
+    std::filesystem::remove("clip_7");
+    std::filesystem::remove("clip_8");
+    REQUIRE(sink.has_waited());
+    CHECK(outcome.ending == Ending::kFinished);
+    CHECK(outcome.progress.clips_found == 1);
+    CHECK(outcome.progress.found_failed == 1);
+    CHECK(outcome.progress.clips_captioned == 2);
+    REQUIRE(sink.kept.size() == 2);
+    const std::string expected = sink.found() == "clip_7" ? "clip_8" : "clip_7";
+    CHECK(std::any_of(sink.kept.begin(), sink.kept.end(), [&](const Record& record) {
+      return record.video == expected && record.copy_of.empty();
+    }));
+    for (const Record& record : sink.kept) {
+      CAPTURE(record.video);
+      CHECK(record.status == records::Status::kOk);
+      CHECK(record.caption == expected_caption(clip_number(record.video)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption::pipeline
