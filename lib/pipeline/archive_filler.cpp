@@ -1,9 +1,13 @@
 #include "pipeline/internal/archive_filler.h"
 
+#include <cstdint>
 #include <exception>
 #include <system_error>
 #include <utility>
 
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/log.h"
 #include "pipeline/caption_ids.h"
 
 namespace caption::pipeline {
@@ -35,12 +39,22 @@ ArchiveFiller::~ArchiveFiller() {
 
 void ArchiveFiller::fill() {
   const auto goes_on = [this] { return !ends_ && !shared_.options.stop->load(); };
+  std::int64_t num_refused = 0;
+  std::string first_reason;
   for (const std::string& caption : captions_) {
     if (!goes_on()) break;
-    archive_->add(caption_ids(model_, caption));
+    try {
+      archive_->add(caption_ids(model_, caption));
+    } catch (const Error& error) {
+      if (is_of_machine(error.code())) throw;
+      if (num_refused++ == 0) first_reason = error.what();
+    }
   }
   while (goes_on() && archive_->merge_on()) continue;
   captions_ = {};
+  if (num_refused == 0) return;
+  log_warning("drafts", counted(num_refused, "known caption is", "known captions are") +
+                            " left out of the archive: " + first_reason);
 }
 
 }  // namespace caption::pipeline

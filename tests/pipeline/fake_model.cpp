@@ -148,8 +148,9 @@ void FakeModel::forward(Stream& /*stream*/, const model::StepBatch& step, const 
   }
 }
 
-std::vector<text::TokenId> FakeModel::encode(std::string_view, text::AddedTokens,
+std::vector<text::TokenId> FakeModel::encode(std::string_view text, text::AddedTokens,
                                              text::AddedEnds) const {
+  if (on_tokenise) on_tokenise(text);
   return {};
 }
 

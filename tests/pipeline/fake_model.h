@@ -41,8 +41,9 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::function<void(std::size_t num_clips)> on_encode_clips;
   double share_of_pass = 1;  // pass_share() of every clip
   std::function<void()> on_forward;
-  std::optional<std::string> changed_file;   // return value of find_changed_file()
-  std::optional<std::string> broken_weight;  // return value of find_broken_weight()
+  std::function<void(std::string_view text)> on_tokenise;  // at the beginning of encode()
+  std::optional<std::string> changed_file;                 // return value of find_changed_file()
+  std::optional<std::string> broken_weight;                // return value of find_broken_weight()
   model::GenerationConfig generation;
   std::string unlike;                              // return value of unlike_sentence()
   std::function<bool(int clip_number)> gives_nan;  // whether the clip's logits are NaN

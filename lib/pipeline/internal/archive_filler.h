@@ -21,8 +21,9 @@ class ArchiveFiller {
  public:
   static constexpr std::size_t kAtOnce = 2000;
 
-  // The captions are added in their order. `model` and `shared` are borrowed. An exception of the
-  // thread is a Breakdown of `shared`.
+  // The captions are added in their order. `model` and `shared` are borrowed. Captions that the
+  // tokenizer refuses are left out, with one warning for all. Passes on errors of the machine
+  // (is_of_machine()) and std::bad_alloc; those of the thread are a Breakdown of `shared`.
   ArchiveFiller(const model::CaptionModel& model, std::vector<std::string> captions,
                 std::shared_ptr<drafts::TokenArchive> archive, Shared& shared);
   // Ends the thread soon, whatever is left.
