@@ -274,19 +274,35 @@ std::vector<std::string> keys_of(std::string_view section) {
   return out;
 }
 
+// Names the key of the option whose flag has the name that was written, as "dtype" is of --dtype;
+// empty when no flag has it.
+std::string describe_flag(std::string_view name) {
+  std::string flag = "--" + std::string(name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  std::string out;
+  const Preset preset;
+  for_each_field(preset, [&](const Field& field, const auto&, const auto&...) {
+    if (flag == field.flag) out = "; " + flag + " is " + field.key + " in a preset";
+  });
+  return out;
+}
+
 std::string describe_unknown_key(std::string_view key) {
   const std::string_view section = section_of(key);
   if (!is_section(section)) {
     const std::vector<std::string> sections = section_names();
+    const std::string flag = describe_flag(section);
     return "unknown section " + excerpt(section) + "; there are " + join(sections) +
-           did_you_mean(section, sections);
+           (flag.empty() ? did_you_mean(section, sections) : flag);
   }
   const std::vector<std::string> keys = keys_of(section);
   if (section.size() == key.size()) {
     return excerpt(section) + " is a section; it takes the keys " + join(keys);
   }
+  const std::string_view name = key.substr(section.size() + 1);
+  const std::string flag = describe_flag(name);
   return "unknown key " + excerpt(key) + "; the section has " + join(keys) +
-         did_you_mean(key.substr(section.size() + 1), keys);
+         (flag.empty() ? did_you_mean(name, keys) : flag);
 }
 
 [[noreturn]] void throw_unknown_key(std::string_view name, const YamlValue& value) {

@@ -59,6 +59,24 @@ TEST_SUITE("config/parse_preset") {
     CHECK(parse_preset("# only a comment\n", "p.yaml").video == Preset{}.video);
   }
 
+  TEST_CASE("names the key of an option that is written as its flag") {
+    const auto refusal = [](const char* yaml) -> std::string {
+      try {
+        parse_preset(yaml, "p.yaml");
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return {};
+    };
+    CHECK(refusal("video:\n  frames: 4\n").ends_with("; --frames is video.num_frames in a preset"));
+    CHECK(refusal("generation:\n  kv_dtype: f32\n")
+              .ends_with("; --kv-dtype is quantization.kv_cache in a preset"));
+    CHECK(refusal("dtype: int8\n").ends_with("; --dtype is quantization.weights in a preset"));
+    CHECK(refusal("drafts:\n  method: self\n")
+              .ends_with("; --drafts is speculative.method in a preset"));
+    CHECK(refusal("engine:\n  max_num_sqs: 4\n").ends_with("; did you mean max_num_seqs?"));
+  }
+
   TEST_CASE("says where and what is wrong") {
     struct Case {
       const char* yaml;
