@@ -378,11 +378,20 @@ struct WaitsTwice : EarlyKernel {
   }
 };
 
+template <bool kFaulty>
+struct TooManyParameters : Kernel {
+  struct Params {
+    float* memory;
+    float* unused[(4 << 10) / sizeof(float*) - 1 + (kFaulty ? 1 : 0)];
+  };
+  static CAPTION_DEVICE void run(const Params& p) { p.memory[thread_index()] = 1; }
+};
+
 template <class AKernel, int kBlocks>
 void launch_kernel(float* memory) {
   if constexpr (std::is_base_of_v<EarlyKernel, AKernel>) {
     launch_dependent<AKernel>(nullptr, {.x = kBlocks}, {memory});
-  } else if constexpr (sizeof(typename AKernel::Params) == sizeof(Params)) {
+  } else if constexpr (sizeof(typename AKernel::Params) != 2 * sizeof(float*)) {
     launch<AKernel>(nullptr, {.x = kBlocks}, {memory});
   } else {
     launch<AKernel>(nullptr, {.x = kBlocks}, {&host_number, memory});
@@ -428,6 +437,7 @@ constexpr KernelPair kPairs[] = {
     pair<OneThreadDoesNotWait>("a thread does not wait for other launches", Fault::kBeforeWait),
     pair<WaitsTwice>("a launch waits for others twice", Fault::kBeforeWait),
     pair<TooMuchShared>("a block asks for too much shared memory", Fault::kLaunch),
+    pair<TooManyParameters>("a launch has too many parameters", Fault::kLaunch),
 };
 
 }  // namespace

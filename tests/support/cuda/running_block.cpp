@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::size_t kMostFaults = 32;
 constexpr std::size_t kSharedAlignmentBytes = 1024;
+// Drivers before CUDA 12.1 take no more (CUDA C++ Programming Guide, "Function Parameters").
+constexpr std::size_t kMostParamsBytes = 4096;
 
 State& state() { return *running_state; }
 
@@ -193,7 +195,8 @@ bool check_launch(State& s, const Launch& launch) {
   const bool is_grid =
       launch.grid.x <= 0x7FFFFFFF && launch.grid.y <= 65535 && launch.grid.z <= 65535;
   const bool is_block = launch.num_threads % kLanes == 0 && launch.num_threads <= 1024;
-  const bool fits = launch.shared_bytes <= s.options.most_shared_bytes;
+  const bool fits =
+      launch.shared_bytes <= s.options.most_shared_bytes && launch.params_bytes <= kMostParamsBytes;
   if (is_grid && is_block && fits) return true;
   s.add_fault(Fault::kLaunch, 0,
               std::to_string(launch.grid.x) + " x " + std::to_string(launch.grid.y) + " x " +
@@ -202,7 +205,9 @@ bool check_launch(State& s, const Launch& launch) {
                   std::to_string(launch.shared_bytes) +
                   " bytes of shared memory, of which a block "
                   "has at most " +
-                  std::to_string(s.options.most_shared_bytes));
+                  std::to_string(s.options.most_shared_bytes) + ", with " +
+                  std::to_string(launch.params_bytes) + " bytes of parameters, of at most " +
+                  std::to_string(kMostParamsBytes));
   return false;
 }
 
