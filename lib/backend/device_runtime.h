@@ -59,8 +59,9 @@ class DeviceRuntime {
   virtual void synchronize(void* queue) = 0;
   virtual void synchronize_all() = 0;  // all queues of the current GPU
 
-  // Ordered with the queue's work. Memory of the host that is not pinned may be changed when this
-  // returns, and has been written; pinned memory only after a synchronisation.
+  // Ordered with the queue's work. Memory of the host, pinned or not, is changed, read and freed by
+  // the host only after a synchronisation: CUDA may copy what is not pinned while the host goes on,
+  // too ("API synchronization behavior" of the runtime's reference, 12.0 and later).
   virtual void copy(void* queue, const RowsToCopy& rows) = 0;
   virtual void fill_zeros(void* queue, std::byte* begin, std::size_t size_bytes) = 0;
 

@@ -9,8 +9,9 @@
 namespace caption {
 
 // Copies `from` to `to`, of the same dtype and shape, on the same or different devices; the first
-// axes may be strided. Ordered with the stream's work; the host may read the result after
-// Stream::synchronize(). Throws Error(kInternal) when dtypes or shapes differ.
+// axes may be strided. Ordered with the stream's work; the host may read the result, and change or
+// free what was copied, after Stream::synchronize(). Throws Error(kInternal) when dtypes or shapes
+// differ.
 void copy(Stream& stream, ConstView from, View to);
 
 // Returns a dense copy on `device`, which is complete when this returns.

@@ -77,7 +77,7 @@ TEST_CASE("matrices go to the GPU, through a kernel and back, dense or not") {
   caption::cuda_emulator::seed_queues(0);
 }
 
-TEST_CASE("work of a queue is late: pinned memory is read and written when it runs") {
+TEST_CASE("work of a queue is late: memory of the host is read and written when it runs") {
   const Emulation emulation;
   ThreadPool pool(1);
   Stream stream(kGpu, pool);
@@ -95,13 +95,36 @@ TEST_CASE("work of a queue is late: pinned memory is read and written when it ru
   stream.synchronize();
   CHECK(host[0] == 2);
 
-  // Memory that is not pinned may change once the call has returned.
+  // So it is with memory that is not pinned.
   std::vector<float> plain(4, 5.0F);
-  copy(stream, caption::ConstView(plain.data(), DType::kF32, {1, 4}), staged.device());
+  const View plain_view(plain.data(), DType::kF32, {1, 4});
+  copy(stream, plain_view, staged.device());
   plain.assign(4, 6.0F);
   staged.download(stream, 0, 1);
   stream.synchronize();
-  CHECK(host[3] == 5);
+  CHECK(host[3] == 6);
+  plain.assign(4, 7.0F);
+  copy(stream, staged.device(), plain_view);
+  CHECK(plain[3] == 7);
+  stream.synchronize();
+  CHECK(plain[3] == 6);
+}
+
+TEST_CASE("pinned memory that is freed before its copy was waited for is a fault") {
+  for (const bool is_waited_for : {false, true}) {
+    const Emulation emulation;
+    ThreadPool pool(1);
+    Stream stream(kGpu, pool);
+    Tensor on_device(DType::kF32, {1, 4}, Device::kCuda);
+    {
+      Tensor pinned = Tensor::staging(DType::kF32, {1, 4}, Device::kCuda);
+      for (int i = 0; i < 4; ++i) pinned.as<float>()[i] = 1;
+      copy(stream, pinned.view(), on_device.view());
+      if (is_waited_for) stream.synchronize();
+    }
+    const std::string faults = emulation.report().describe_faults();
+    CHECK((faults.find("pinned memory is freed") == std::string::npos) == is_waited_for);
+  }
 }
 
 TEST_CASE("an event is a point of its queue, and a queue knows nothing of another") {

@@ -1,5 +1,6 @@
 // engine/internal/page_bytes.h: copying whole pages, for copy-on-write and for tiers. All copies
-// are work of the stream, which runs while the host goes on where the memory of the host is pinned.
+// are work of the stream, which runs while the host goes on: memory of the host is used again after
+// a synchronisation only.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 #include "tests/support/cuda/emulated_runtime.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -40,6 +41,12 @@ bool contains(const Sizes& sizes, const std::byte* address) {
   --next;
   return address < next->first + next->second;
 }
+
+// What a copy that is queued uses of the host's memory; the queue owns it until the copy has run.
+struct QueuedCopy {
+  const std::byte* on_host = nullptr;
+  int device = 0;
+};
 
 // What is counted for each GPU.
 struct Counts {
@@ -128,6 +135,7 @@ class EmulatedRuntime final : public DeviceRuntime {
   void free_pinned(std::byte* begin) noexcept override {
     const std::scoped_lock lock(device_mutex());
     note_while_capturing("frees pinned memory");
+    check_unused(begin);
     run_quietly([] { cuda_emulator::run_queues_of(current_device()); });
     pinned_.erase(begin);
     ::operator delete (begin, std::align_val_t{64});
@@ -169,14 +177,21 @@ class EmulatedRuntime final : public DeviceRuntime {
     const bool to_device = is_on_device(rows.to);
     const bool from_device = is_on_device(rows.from);
     CAPTION_CHECK(to_device || from_device, "a copy of the GPU from the host to the host");
-    const bool from_pageable = !from_device && !contains(pinned_, rows.from);
-    const bool to_pageable = !to_device && !contains(pinned_, rows.to);
-    if (from_pageable || to_pageable) refuse_while_capturing("copies memory that is not pinned");
-    if (from_pageable) return copy_from_pageable(queue, rows);
-    cuda_emulator::enqueue(queue, [rows] { copy_now(rows); });
-    if (!to_pageable) return;
-    ++num_waits_;
-    run([queue] { cuda_emulator::run_queue(queue); });
+    const bool is_pageable = (!from_device && !contains(pinned_, rows.from)) ||
+                             (!to_device && !contains(pinned_, rows.to));
+    if (is_pageable) refuse_while_capturing("copies memory that is not pinned");
+    // cudaErrorInvalidPitchValue
+    CAPTION_CHECK(
+        rows.num_rows <= 1 || rows.row_bytes <= std::min(rows.to_stride, rows.from_stride),
+        "rows that are copied overlap");
+    // Memory that is not pinned is read and written as late as pinned memory is: CUDA may do so
+    // where the GPU reads the pages of the host itself. A GPU that is lost copies no more.
+    const auto copied = std::make_shared<QueuedCopy>(
+        QueuedCopy{.on_host = to_device ? rows.from : rows.to, .device = current_device()});
+    if (!cuda_emulator::is_capturing()) remember(copied);
+    cuda_emulator::enqueue(queue, [this, rows, is_pageable, copied] {
+      if (!is_pageable || !is_lost(copied->device)) copy_now(rows);
+    });
   }
 
   void fill_zeros(void* queue, std::byte* begin, std::size_t size_bytes) override {
@@ -273,6 +288,13 @@ class EmulatedRuntime final : public DeviceRuntime {
  private:
   Counts& counts_of(int device) { return counts_.at(static_cast<std::size_t>(device)); }
 
+  // Whether a call for the GPU has failed because it is lost.
+  bool is_lost(int device) {
+    const Counts& counts = counts_of(device);
+    const bool has_failed = counts.lost_at >= 0 && counts.num_calls > counts.lost_at;
+    return has_failed || (lost_after_ != nullptr && has_content(lost_after_));
+  }
+
   void count_call() {
     const std::scoped_lock lock(device_mutex());
     Counts& counts = counts_of(current_device());
@@ -287,21 +309,27 @@ class EmulatedRuntime final : public DeviceRuntime {
                   "a queue of another GPU than the thread's current one is given work");
   }
 
-  bool is_on_device(const std::byte* address) const {
-    return cuda_emulator::memory().covers(reinterpret_cast<std::uintptr_t>(address));
+  void remember(const std::shared_ptr<QueuedCopy>& copied) {
+    std::erase_if(queued_copies_, [](const auto& other) { return other.expired(); });
+    queued_copies_.push_back(copied);
   }
 
-  // As CUDA does: the bytes are taken before the call returns.
-  static void copy_from_pageable(void* queue, const RowsToCopy& rows) {
-    auto taken = std::make_shared<std::vector<std::byte>>(rows.num_rows * rows.row_bytes);
-    for (std::size_t row = 0; row < rows.num_rows; ++row) {
-      std::memcpy(taken->data() + row * rows.row_bytes, rows.from + row * rows.from_stride,
-                  rows.row_bytes);
+  // A copy that nobody has waited for may still use pinned memory that is freed. Of graphs it is
+  // not known: they may not be launched again.
+  void check_unused(const std::byte* pinned) {
+    const std::byte* const end = pinned + pinned_[pinned];
+    for (const std::weak_ptr<QueuedCopy>& queued : queued_copies_) {
+      const std::shared_ptr<QueuedCopy> copied = queued.lock();
+      if (copied == nullptr || copied->on_host < pinned || copied->on_host >= end) continue;
+      if (is_lost(copied->device) || cuda_emulator::current_state() == nullptr) continue;
+      cuda_emulator::current_state()->add_fault(
+          cuda_emulator::Fault::kHostMemory, 0,
+          "pinned memory is freed, and nobody has waited for a copy that uses it");
     }
-    RowsToCopy from_taken = rows;
-    from_taken.from = taken->data();
-    from_taken.from_stride = rows.row_bytes;
-    cuda_emulator::enqueue(queue, [from_taken, taken] { copy_now(from_taken); });
+  }
+
+  bool is_on_device(const std::byte* address) const {
+    return cuda_emulator::memory().covers(reinterpret_cast<std::uintptr_t>(address));
   }
 
   static void copy_now(const RowsToCopy& rows) {
@@ -331,6 +359,7 @@ class EmulatedRuntime final : public DeviceRuntime {
 
   Sizes on_device_;
   Sizes pinned_;
+  std::vector<std::weak_ptr<QueuedCopy>> queued_copies_;
   std::int64_t memory_bytes_ = std::int64_t{8} << 30;
   std::array<Counts, kNumDevices> counts_{};
   bool refuses_graphs_ = false;

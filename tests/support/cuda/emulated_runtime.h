@@ -34,8 +34,7 @@ void refuse_allocations_from(std::int64_t allocation, int device = 0);
 // Allocations of a GPU's memory since the last refuse_allocations_from() for it.
 std::int64_t count_device_allocations(int device = 0);
 
-// Calls since the process began in which the host waited for work of a GPU: synchronisations, and
-// copies to memory that is not pinned.
+// Calls since the process began in which the host waited for work of a GPU.
 std::int64_t count_waits();
 
 // From now on the GPUs refuse what was recorded, or take it again.

@@ -247,6 +247,8 @@ std::int64_t count_graph_launches() {
   return all().num_graph_launches;
 }
 
+bool is_capturing() { return recorded != nullptr; }
+
 void refuse_while_capturing(const char* call) {
   CAPTION_CHECK(recorded == nullptr, refusal_of(call));
 }

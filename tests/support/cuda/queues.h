@@ -53,6 +53,8 @@ void abandon_capture(void* queue);
 void launch_graph(void* graph, void* queue);
 void destroy_graph(void* graph);
 std::int64_t count_graph_launches();  // since the process began
+// Whether the calling thread records work.
+bool is_capturing();
 // For calls of the runtime that a thread must not make while it records: throws Error(kInternal),
 // or makes end_capture() throw it. `call` completes "the thread that records work".
 void refuse_while_capturing(const char* call);
