@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
@@ -53,15 +54,100 @@ void take(Path& path, std::int64_t hypothesis_idx) {
   path.taken = hypothesis_idx;
 }
 
-// The hypothesis words that each path of a beam has used, one row of bits per path.
+// A set of hypothesis words: bit i % 64 of element i / 64 is that of word i.
+using WordBits = std::vector<std::uint64_t>;
+constexpr std::int64_t kBits = 64;
+
+std::uint64_t bit_of(std::int64_t word) { return std::uint64_t{1} << (word % kBits); }
+
+WordBits bits_of(const std::vector<std::int64_t>& words, std::size_t num_words) {
+  WordBits bits((num_words + kBits - 1) / kBits, 0);
+  for (const std::int64_t word : words)
+    bits[static_cast<std::size_t>(word / kBits)] |= bit_of(word);
+  return bits;
+}
+
+// How many bits are set, and the sum of their positions.
+struct BitSums {
+  std::int64_t count = 0;
+  std::int64_t positions = 0;
+};
+
+// Sums of 2, 4 and 8 neighbouring bits, in fields of as many bits, and then of the 8 bytes by a
+// product, whose top byte they are: no field overflows.
+BitSums sums_of(std::uint64_t bits) {
+  constexpr std::uint64_t kPairs = 0x5555555555555555;
+  constexpr std::uint64_t kFours = 0x3333333333333333;
+  constexpr std::uint64_t kBytes = 0x0F0F0F0F0F0F0F0F;
+  constexpr std::uint64_t kSum = 0x0101010101010101;
+  constexpr std::uint64_t kSumOfIndices = 0x0001020304050607;  // byte k counts k times
+  constexpr int kTopByte = 56;
+  std::uint64_t upper = (bits >> 1) & kPairs;
+  std::uint64_t count = (bits & kPairs) + upper;
+  std::uint64_t positions = upper;
+  upper = (count >> 2) & kFours;
+  count = (count & kFours) + upper;
+  positions = (positions & kFours) + ((positions >> 2) & kFours) + 2 * upper;
+  upper = (count >> 4) & kBytes;
+  count = (count & kBytes) + upper;
+  positions = (positions & kBytes) + ((positions >> 4) & kBytes) + 4 * upper;
+  return {static_cast<std::int64_t>((count * kSum) >> kTopByte),
+          static_cast<std::int64_t>(((positions * kSum) >> kTopByte) +
+                                    8 * ((count * kSumOfIndices) >> kTopByte))};
+}
+
+// The sum of |j - i| over the words i of an element whose bit 0 is that of word `first`.
+std::int64_t sum_of_distances(std::uint64_t bits, std::int64_t first, std::int64_t j) {
+  if (bits == 0) return 0;
+  const BitSums all = sums_of(bits);
+  const std::int64_t sum = all.count * (first - j) + all.positions;  // of i - j
+  if (j <= first) return sum;
+  if (j >= first + kBits) return -sum;
+  const BitSums before = sums_of(bits & (bit_of(j - first) - 1));
+  return sum - 2 * (before.count * (first - j) + before.positions);
+}
+
+// Offers `path` continued by each of the words `places`, in their order, that are not in `used`.
+// Adds to the path what the Java tool adds to the one that continues without a match: the distances
+// to all of these words.
+//
+// All matches but the one that continues the path's chunk make equally many chunks, and their
+// distances do not fall, so that a beam that was offered kBeamWidth of them takes no later one.
+void offer_matches(Path& path, const WordBits& places, std::span<const std::uint64_t> used,
+                   std::int64_t j, Beam& beam) {
+  const auto offer = [&](std::int64_t word) {
+    Path taken = path;
+    take(taken, word);
+    beam.offer(taken);
+  };
+  const std::int64_t next = path.last_hypothesis_end;
+  std::size_t num_offered = 0;
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    std::uint64_t bits = places[k] & ~used[k];
+    const std::int64_t first = static_cast<std::int64_t>(k) * kBits;
+    for (; bits != 0 && num_offered < kBeamWidth; bits &= bits - 1, ++num_offered) {
+      const std::int64_t word = first + std::countr_zero(bits);
+      offer(word);
+      path.distance += std::abs(j - word);
+    }
+    if (next >= first && next < first + kBits && (bits & bit_of(next)) != 0) {
+      const std::uint64_t before = bits & (bit_of(next) - 1);
+      path.distance += sum_of_distances(before, first, j);
+      offer(next);
+      bits &= ~before;
+    }
+    path.distance += sum_of_distances(bits, first, j);
+  }
+}
+
+// The hypothesis words that each path of a beam has used.
 class UsedWords {
  public:
   explicit UsedWords(std::size_t num_words)
-      : stride_((num_words + 63) / 64), rows_(kBeamWidth * stride_, 0), next_(rows_) {}
+      : stride_((num_words + kBits - 1) / kBits), rows_(kBeamWidth * stride_, 0), next_(rows_) {}
 
-  bool has(std::size_t row, std::int64_t word) const {
-    const auto bit = static_cast<std::size_t>(word);
-    return (rows_[row * stride_ + bit / 64] >> (bit % 64) & 1) != 0;
+  std::span<const std::uint64_t> of(std::size_t path) const {
+    return std::span(rows_).subspan(path * stride_, stride_);
   }
 
   // Replaces the rows by those of `paths`: each is the row of its parent with the newly matched
@@ -71,16 +157,16 @@ class UsedWords {
       std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(paths[row].parent * stride_), stride_,
                   next_.begin() + static_cast<std::ptrdiff_t>(row * stride_));
       if (paths[row].taken == kNone) continue;
-      const auto bit = static_cast<std::size_t>(paths[row].taken);
-      next_[row * stride_ + bit / 64] |= std::uint64_t{1} << (bit % 64);
+      const std::int64_t word = paths[row].taken;
+      next_[row * stride_ + static_cast<std::size_t>(word / kBits)] |= bit_of(word);
     }
     rows_.swap(next_);
   }
 
  private:
-  std::size_t stride_;  // 64-bit words per row
-  std::vector<std::uint64_t> rows_;
-  std::vector<std::uint64_t> next_;
+  std::size_t stride_;  // elements of a path's row
+  WordBits rows_;
+  WordBits next_;
 };
 
 // Whether all words of both sides match, in one chunk.
@@ -102,34 +188,27 @@ Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
 
   std::vector<Path> paths(1);
   UsedWords used(hypothesis.size());
-  for (std::size_t j = 0; j < reference.size(); ++j) {
+  for (std::size_t idx = 0; idx < reference.size(); ++idx) {
+    const auto j = static_cast<std::int64_t>(idx);
     Beam next;
-    const auto candidates = places.find(reference[j]);
-    const bool is_definite = candidates != places.end() && candidates->second.size() == 1 &&
-                             num_in_reference[reference[j]] == 1;
+    const auto candidates = places.find(reference[idx]);
+    const bool has_match = candidates != places.end();
+    // A unique match on both sides has no alternatives to try.
+    const bool is_definite =
+        has_match && candidates->second.size() == 1 && num_in_reference[reference[idx]] == 1;
+    const WordBits bits =
+        has_match && !is_definite ? bits_of(candidates->second, hypothesis.size()) : WordBits();
     for (std::size_t rank = 0; rank < paths.size(); ++rank) {
       Path path = paths[rank];
       path.parent = rank;
       path.taken = kNone;
-      const auto distance_to = [&](std::int64_t i) {
-        return std::abs(static_cast<std::int64_t>(j) - i);
-      };
-      if (is_definite) {  // a unique match on both sides: no alternatives to try
-        path.distance += distance_to(candidates->second[0]);
+      if (is_definite) {
+        path.distance += std::abs(j - candidates->second[0]);
         take(path, candidates->second[0]);
         next.offer(path);
         continue;
       }
-      if (candidates != places.end()) {
-        for (const std::int64_t i : candidates->second) {
-          if (used.has(rank, i)) continue;
-          Path taken = path;
-          take(taken, i);
-          next.offer(taken);
-          // The Java tool adds the distance to the path that continues without this match.
-          path.distance += distance_to(i);
-        }
-      }
+      offer_matches(path, bits, used.of(rank), j, next);
       if (path.last_hypothesis_end != kNone) {
         ++path.num_chunks;
         path.last_hypothesis_end = kNone;

@@ -244,6 +244,33 @@ TEST_SUITE("eval/meteor_coco") {
     const Meteor15Statistics statistics = meteor15_align(same, same);
     CHECK(statistics.num_matches == 700);
   }
+
+  // The figures are those of a search that offers every match of every path to the beam.
+  TEST_CASE(
+      "words that are there more often than the beam is wide are aligned as by a full search") {
+    struct Case {
+      std::uint32_t num_kinds;
+      std::int64_t num_matches;
+      std::int64_t num_chunks;
+    };
+    for (const Case& c : {Case{1, 260, 1}, {2, 260, 49}, {3, 260, 91}, {5, 256, 150}}) {
+      CAPTURE(c.num_kinds);
+      std::uint32_t state = 1;
+      const auto words = [&](std::size_t count) {
+        WordIds ids;
+        while (ids.size() < count) {
+          state = state * 1103515245u + 12345u;
+          ids.push_back(static_cast<std::int32_t>((state >> 16) % c.num_kinds));
+        }
+        return ids;
+      };
+      const WordIds hypothesis = words(300);
+      const WordIds reference = words(260);
+      const Meteor15Statistics found = meteor15_align(hypothesis, reference);
+      CHECK(found.num_matches == c.num_matches);
+      CHECK(found.num_chunks == c.num_chunks);
+    }
+  }
 }
 
 }  // namespace caption::eval
