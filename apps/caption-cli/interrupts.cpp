@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <string_view>
 
 #include "exit_codes.h"
 
@@ -13,14 +14,23 @@ namespace {
 // Global, because a signal handler has no other access to it.
 std::atomic<bool> g_stop{false};
 std::atomic<bool> g_asked{false};
+std::atomic<bool> g_ends_at_once{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-extern "C" void on_interrupt(int /*signal*/) {
-  if (g_asked.exchange(true)) ::_exit(kExitInterrupted);
+void write_message(std::string_view text) {
   const int saved_errno = errno;
-  constexpr char kMessage[] = "\ncaption-cli: stopping; once more to stop at once\n";
-  if (::write(STDERR_FILENO, kMessage, sizeof kMessage - 1) < 0) errno = saved_errno;
+  // A message that stderr does not take is lost.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
   errno = saved_errno;
+}
+
+extern "C" void on_interrupt(int /*signal*/) {
+  if (g_ends_at_once.load()) {
+    write_message("\ncaption-cli: interrupted; nothing was done\n");
+    ::_exit(kExitInterrupted);
+  }
+  if (g_asked.exchange(true)) ::_exit(kExitInterrupted);
+  write_message("\ncaption-cli: stopping; once more to stop at once\n");
   g_stop.store(true);
 }
 
@@ -35,5 +45,8 @@ std::atomic<bool>& catch_interrupts() {
   sigaction(SIGTERM, &action, nullptr);
   return g_stop;
 }
+
+EndsAtInterrupt::EndsAtInterrupt() { g_ends_at_once.store(true); }
+EndsAtInterrupt::~EndsAtInterrupt() { g_ends_at_once.store(false); }
 
 }  // namespace caption::cli

@@ -10,4 +10,15 @@ namespace caption::cli {
 // complete).
 std::atomic<bool>& catch_interrupts();
 
+// While one of these lives, already the first SIGINT or SIGTERM ends the process at once with
+// kExitInterrupted: for reading what another program may never write (a FIFO), before anything is
+// written. One at a time.
+class EndsAtInterrupt {
+ public:
+  EndsAtInterrupt();
+  ~EndsAtInterrupt();
+  EndsAtInterrupt(const EndsAtInterrupt&) = delete;
+  EndsAtInterrupt& operator=(const EndsAtInterrupt&) = delete;
+};
+
 }  // namespace caption::cli

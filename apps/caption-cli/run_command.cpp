@@ -54,6 +54,7 @@ std::vector<pipeline::Prompt> choose_prompts(const RunFlags& flags, const config
   if (!flags.preset.prompts.empty()) {
     throw Error(ErrorCode::kUsage, "--prompt and --prompts exclude each other");
   }
+  const EndsAtInterrupt ends;  // the file may be a FIFO
   return pipeline::read_prompts(flags.prompts_file);
 }
 
@@ -321,12 +322,19 @@ std::vector<Context> contexts_of(const RunFlags& flags, const Globals& globals,
 
 config::LoadedPreset load_usable_preset(const RunFlags& flags, const Globals& globals,
                                         const Machine& machine) {
+  const EndsAtInterrupt ends;  // the preset may be a FIFO
   config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
   if (!loaded.note.empty()) log_info("config", loaded.note);
   config::require_available(loaded.preset, has_cuda_kernels());
   config::require_device_list(loaded.preset.device, machine);
   config::require_consistent(loaded.preset);
   return loaded;
+}
+
+std::vector<pipeline::Example> examples_of(const config::Preset& preset,
+                                           const video::ReadOptions& read) {
+  const EndsAtInterrupt ends;  // their file may be a FIFO
+  return config::read_examples(preset, read);
 }
 
 int run(const RunFlags& flags, const Globals& globals) {
@@ -342,7 +350,7 @@ int run(const RunFlags& flags, const Globals& globals) {
   read.cancelled = &stop;
   const pipeline::InputList inputs =
       find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
-  std::vector<pipeline::Example> examples = config::read_examples(preset, read);
+  std::vector<pipeline::Example> examples = examples_of(preset, read);
 
   config::DraftReading draft_reading(preset);
   const std::vector<Context> contexts = contexts_of(flags, globals, preset, machine);

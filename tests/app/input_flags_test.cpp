@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
+#include <csignal>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "tests/app/folders.h"
 #include "tests/app/process.h"
@@ -189,6 +192,33 @@ TEST_SUITE("app/input_flags") {
     CHECK(contains(run_cli({"run", "--stream", a, "--prompt", "x", "--prompt", "y"}).err,
                    "found 1 video and 2 prompts\n"));
     CHECK(contains(run_cli({"run", a}).err, "drawn background scenes only; --model names one"));
+  }
+
+  TEST_CASE("a run that waits for what is written into a FIFO ends at the first signal") {
+    const TemporaryFolder folder;
+    const fs::path fifo = folder.path() / "fifo";
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    const std::string film = small_video("city-000-h264.mp4").string();
+    for (const char* const option : {"--preset", "--prompts", "--examples"}) {
+      for (const int signal : {SIGINT, SIGTERM}) {
+        CAPTURE(option);
+        CAPTURE(signal);
+        const fs::path err = folder.path() / "err";
+        const pid_t child = start_cli({"run", option, fifo.string(), "-o", "-", film}, err);
+        int writer = -1;  // there is one when the run has opened the FIFO
+        for (int i = 0; i < 1000 && writer < 0; ++i) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          writer = ::open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        }
+        REQUIRE(writer >= 0);
+        ::kill(child, signal);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        ::close(writer);  // a run that does not end reads an empty text, and refuses it
+        CHECK(wait_for(child) == 130);
+        CHECK(read_text(err).find("caption-cli: interrupted; nothing was done\n") !=
+              std::string::npos);
+      }
+    }
   }
 }
 
