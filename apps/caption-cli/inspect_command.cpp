@@ -157,7 +157,7 @@ void inspect_video(const std::string& path, const std::filesystem::path& sheet,
   options.sampling = video::parse_sampling(flags.sampling, flags.num_frames);
   const video::Clip clip = video::read_clip(path, options);
   print_frames(clip);
-  video::write_png(sheet, vision::contact_sheet(clip.frames));
+  write_text(sheet.string(), video::encode_png(vision::contact_sheet(clip.frames), kSheetSoftware));
   print_line("sheet", records::escape_file_name(sheet.string()));
   if (!flags.frames_folder.empty()) dump_frames(flags.frames_folder, clip);
 }

@@ -106,7 +106,8 @@ void require_replaceable(const std::string& path, std::string_view begin,
   const std::string_view first_line = std::string_view(head).substr(0, head.find('\n'));
   const bool is_scores =
       begin != kClipScoresBegin || first_line.find(kClipScoresKey) != std::string_view::npos;
-  if (head.empty() || (head.starts_with(begin) && is_scores)) return;
+  const bool is_sheet = begin != kPngBegin || head.find(kSheetSoftware) != std::string::npos;
+  if (head.empty() || (head.starts_with(begin) && is_scores && is_sheet)) return;
   throw Error(ErrorCode::kUsage, records::escape_file_name(path) +
                                      ": holds something else and is not overwritten; name another "
                                      "file, or remove it");

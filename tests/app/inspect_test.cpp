@@ -37,6 +37,24 @@ class Folder {
 };
 
 TEST_SUITE("app/inspect") {
+  TEST_CASE("a sheet takes the place of a sheet, and of no other picture") {
+    const Folder folder;
+    const fs::path sheet = folder.path() / "x.mp4.frames.png";
+    REQUIRE(folder.inspect({"a/x.mp4"}).exit_code == 0);
+    const std::string whole = read_text(sheet);
+    CHECK(folder.inspect({"a/x.mp4"}).exit_code == 0);
+    CHECK(read_text(sheet) == whole);
+    // The same picture without the chunk that names its maker.
+    constexpr std::size_t kHeaderBytes = 33, kChunkBytes = 12 + 9 + 19;
+    const std::string foreign = std::string(whole).erase(kHeaderBytes, kChunkBytes);
+    write_text(sheet, foreign);
+    const Finished refused = folder.inspect({"a/x.mp4"});
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("x.mp4.frames.png: holds something else and is not overwritten") !=
+          std::string::npos);
+    CHECK(read_text(sheet) == foreign);
+  }
+
   TEST_CASE("films of the same name have sheets of their own") {
     const Folder folder;
     CHECK(folder.inspect({"a/x.mp4"}).exit_code == 0);
