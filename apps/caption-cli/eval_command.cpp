@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,9 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/default_seed.h"
 #include "base/error.h"
 #include "base/join.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/units.h"
@@ -154,6 +157,18 @@ void warn_of_idle(const EvalFlags& flags, const std::vector<eval::Metric>& metri
   if (!flags.synonyms.empty()) log_warning("eval", "--synonyms" + without);
 }
 
+// Warns of words that were given as synonyms and are no stems.
+void warn_of_not_stems(const eval::Report& report) {
+  if (report.not_stems.empty()) return;
+  const eval::NotStem& first = report.not_stems.front();
+  log_warning("eval",
+              "--synonyms " + records::escape_file_name(report.synonyms) + ": " +
+                  counted(std::ssize(report.not_stems), "word is no stem", "words are no stems") +
+                  ", and stems are what is compared, such as " + json_quote(first.word) +
+                  (first.stem.empty() ? ", which is no single word"
+                                      : ", whose stem is " + json_quote(first.stem)));
+}
+
 void run_eval(const EvalFlags& flags) {
   if (flags.captions == eval::kStandardInput && flags.references == eval::kStandardInput) {
     throw Error(ErrorCode::kUsage, "captions and references cannot both come from standard input");
@@ -175,6 +190,7 @@ void run_eval(const EvalFlags& flags) {
   options.bootstrap.seed = flags.seed;
 
   const eval::Report report = eval::evaluate(read_corpus(flags), options);
+  warn_of_not_stems(report);
 
   if (!flags.json.empty()) write_text(flags.json, eval::to_json(report));
   if (!flags.per_clip.empty()) write_text(flags.per_clip, eval::to_clip_lines(report));

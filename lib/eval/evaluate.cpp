@@ -106,6 +106,20 @@ std::int64_t count_not_nfc(const Inputs& inputs) {
   return total;
 }
 
+std::vector<NotStem> find_not_stems(const Synonyms& synonyms, const KoreanStemmer& stemmer) {
+  std::vector<NotStem> found;
+  for (std::string& word : synonyms.words()) {
+    if (eojeol_tokens(word) != Tokens{word}) {
+      found.push_back({.word = std::move(word), .stem = {}});
+      continue;
+    }
+    const std::vector<std::string> stems = stemmer.stems(word);
+    if (std::find(stems.begin(), stems.end(), word) != stems.end()) continue;
+    found.push_back({.word = std::move(word), .stem = stems.front()});
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string_view metric_name(Metric metric) {
@@ -152,6 +166,7 @@ Report evaluate(const Corpus& corpus, const EvaluateOptions& options) {
     if (options.synonyms) {
       inputs.synonyms = &synonyms.emplace(Synonyms::open(*options.synonyms));
       report.synonyms = options.synonyms->string();
+      report.not_stems = find_not_stems(*synonyms, *stemmer);
     }
   }
   for (const Metric metric : options.metrics) {

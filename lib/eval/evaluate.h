@@ -50,6 +50,12 @@ struct MetricReport {
   double mean_of_clips = 0;
 };
 
+// A word of the synonym file that is not among its own stems, while stems are what is compared.
+struct NotStem {
+  std::string word;
+  std::string stem;  // the likeliest; empty for what is no single word
+};
+
 struct Report {
   std::vector<MetricReport> metrics;  // in the order chosen
   Diversity diversity;                // diversity of the scored captions
@@ -65,7 +71,8 @@ struct Report {
   BootstrapOptions bootstrap;
   std::optional<StemmerMode> stemmer_mode;  // set when meteor-ko was chosen
   DictionaryIdentity dictionary;
-  std::string synonyms;  // path of the synonym file; empty without one
+  std::string synonyms;            // path of the synonym file; empty without one
+  std::vector<NotStem> not_stems;  // words of that file which match nothing, or next to nothing
   // Number of captions and references that are not in NFC; meteor-hf and chrf2 do not normalise
   // them.
   std::int64_t num_not_nfc = 0;

@@ -52,6 +52,12 @@ Synonyms Synonyms::open(const std::filesystem::path& path) {
   return synonyms;
 }
 
+std::vector<std::string> Synonyms::words() const {
+  std::vector<std::string> words;
+  for (const auto& word_and_groups : groups_) words.push_back(word_and_groups.first);
+  return words;
+}
+
 std::vector<std::int32_t> Synonyms::groups_of(std::string_view stem) const {
   const auto entry = groups_.find(stem);
   return entry == groups_.end() ? std::vector<std::int32_t>{} : entry->second;

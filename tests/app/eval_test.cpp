@@ -101,6 +101,29 @@ TEST_SUITE("app/eval") {
           std::string::npos);
   }
 
+  TEST_CASE("synonyms that are no stems are told once, with an example") {
+    const TemporaryFolder folder;
+    const std::string captions = file(folder, "c.jsonl", kCaptions);
+    const std::string references = file(folder, "r.jsonl", kReferences);
+    const auto warning_of = [&](const std::string& text) {
+      const std::string synonyms = file(folder, "s.tsv", text);
+      const Finished finished = run_cli({"eval", captions, "--references", references, "--metrics",
+                                         "meteor-ko", "--synonyms", synonyms});
+      CHECK(finished.exit_code == 0);
+      const std::size_t begin = finished.err.find("warning: eval: --synonyms " + synonyms);
+      return begin == std::string::npos ? std::string() : finished.err.substr(begin);
+    };
+    CHECK(warning_of("하늘\t창공\n바다\t해양\n").empty());
+    CHECK(warning_of("하늘에서는\t창공\n")
+              .find(": 1 word is no stem, and stems are what is compared, such as \"하늘에서는\", "
+                    "whose "
+                    "stem is \"하늘\"\n") != std::string::npos);
+    CHECK(
+        warning_of("푸른 하늘\t하늘에서는\n")
+            .find(": 2 words are no stems, and stems are what is compared, such as \"푸른 하늘\", "
+                  "which is no single word\n") != std::string::npos);
+  }
+
   TEST_CASE("--dictionary and --synonyms without meteor-ko are told to have no effect") {
     const TemporaryFolder folder;
     const std::string synonyms = file(folder, "s.tsv", "하늘\t창공\n");
