@@ -58,6 +58,7 @@ std::string describe_errno(int error_number) {
     case EACCES: return text + " (chmod or chown grants access)";
     case EMFILE: return text + " (ulimit -n raises the limit)";
     case EFBIG: return text + " (ulimit -f raises the limit)";
+    case ELOOP: return text + " (a link leads back to itself; remove it, or name the file itself)";
     case EDQUOT:
     case ENOSPC: return text + " (make room, or name an output elsewhere)";
     default: return text;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "base/mend_advice.h"
 
 namespace caption {
 namespace {
@@ -163,7 +164,9 @@ std::string read_model_file(const std::filesystem::path& path) {
   try {
     return read_text_file(path);
   } catch (const Error& error) {
-    throw Error(model_file_code(error.code()), error.what());
+    const bool is_other_kind = error.code() == ErrorCode::kNotRegularFile;
+    throw Error(model_file_code(error.code()),
+                error.what() + (is_other_kind ? mend_advice(ErrorCode::kBadModel) : ""));
   }
 }
 

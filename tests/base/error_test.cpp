@@ -67,6 +67,9 @@ TEST_SUITE("base/error") {
     CHECK(describe_errno(EACCES) == "Permission denied (chmod or chown grants access)");
     CHECK(describe_errno(EMFILE) == "Too many open files (ulimit -n raises the limit)");
     CHECK(describe_errno(EFBIG) == "File too large (ulimit -f raises the limit)");
+    CHECK(describe_errno(ELOOP) ==
+          "Too many levels of symbolic links (a link leads back to itself; remove it, or name the "
+          "file itself)");
     CHECK(describe_errno(EIO) == "Input/output error");
   }
 }
