@@ -28,9 +28,9 @@ inline constexpr std::array kExitCodeTexts = {
     ExitCodeText{kExitClipsFailed,
                  "some clips failed, each with its record, or a folder could not be read"},
     ExitCodeText{kExitUsage,
-                 "wrong usage, weights asked for as codes (--dtype awq) that the model does not "
-                 "hold, nothing to caption in what was named, or an output of another "
-                 "configuration"},
+                 "wrong usage, a path on the command line that is not there, weights asked for as "
+                 "codes (--dtype awq) that the model does not hold, nothing to caption in what was "
+                 "named, an output of another configuration or one that another run is writing"},
     ExitCodeText{kExitBadFile, "bad preset, model, captions or references"},
     ExitCodeText{kExitUnavailable, "device or feature unavailable, or out of memory"},
     ExitCodeText{kExitIo,
