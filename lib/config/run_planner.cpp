@@ -58,6 +58,7 @@ void RunPlanner::add_adapters(const Preset& preset, const model::Blueprint& blue
 void RunPlanner::add_prompt(plan::PlanInput& input) const {
   if (assumed_.prompt_tokens.has_value()) {
     input.prompt_tokens = *assumed_.prompt_tokens;
+    input.prompt_option = "--prompt-tokens";
   } else if (run_.prompt_tokens.has_value()) {
     set_prompt(*run_.prompt_tokens, input);
   }
@@ -117,7 +118,10 @@ plan::PlanInput RunPlanner::input(WeightFormat format, const model::Blueprint& b
   plan::PlanInput input = plan_input(preset, run_.context, blueprint);
   input.draft = draft_;
   input.frame = assumed_.frame;
-  input.output_tokens = assumed_.output_tokens.value_or(input.output_tokens);
+  if (assumed_.output_tokens.has_value()) {
+    input.output_tokens = *assumed_.output_tokens;
+    input.output_option = "--output-tokens";
+  }
   add_adapters(preset, blueprint, input);
   add_prompt(input);
   set_device(preset, input);

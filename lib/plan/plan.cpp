@@ -236,6 +236,10 @@ std::string way_to_fewer_vision_tokens(const PlanInput& input) {
          (frames.empty() ? "smaller frames (--max-pixels)" : " or smaller ones (--max-pixels)");
 }
 
+std::string way_to_fewer_new_tokens(const PlanInput& input) {
+  return std::string("fewer new tokens (") + input.output_option + ")";
+}
+
 // The parts of a video's tokens, the largest first.
 std::vector<TokenUse> token_uses(const Plan& plan) {
   const PlanInput& input = plan.input;
@@ -244,8 +248,8 @@ std::vector<TokenUse> token_uses(const Plan& plan) {
       {input.example_tokens, "of examples", "fewer or shorter examples (--examples)"},
       {input.system_tokens, "of the system prompt", "a shorter system prompt (--system)"},
       {input.prompt_tokens - input.example_tokens - input.system_tokens, "of the prompt",
-       "a shorter prompt (--prompt)"},
-      {input.output_tokens, "new", "fewer new tokens (--max-new-tokens)"}};
+       std::string("a shorter prompt (") + input.prompt_option + ")"},
+      {input.output_tokens, "new", way_to_fewer_new_tokens(input)}};
   std::erase_if(uses, [](const TokenUse& use) { return use.num_tokens <= 0; });
   std::stable_sort(uses.begin(), uses.end(), [](const TokenUse& a, const TokenUse& b) {
     return a.num_tokens > b.num_tokens;
@@ -344,7 +348,7 @@ std::string ways_to_fewer_tokens(const Plan& plan) {
     if (use.way.empty() || use.num_tokens * kSmallPart < plan.video_tokens) continue;
     text += (text.empty() ? "" : " or ") + use.way;
   }
-  return text.empty() ? "fewer new tokens (--max-new-tokens)" : text;
+  return text.empty() ? way_to_fewer_new_tokens(plan.input) : text;
 }
 
 void check_tokens(Plan& plan) {

@@ -76,6 +76,9 @@ struct PlanInput {
   std::int64_t system_tokens = 0;
   std::int64_t example_tokens = 0;
   std::int64_t output_tokens = 128;
+  // The options that set prompt_tokens and output_tokens, for advice; not null.
+  const char* prompt_option = "--prompt";
+  const char* output_option = "--max-new-tokens";
   std::int64_t queue_bytes = 0;  // maximum size of the queues between the stages, in host memory
   std::int64_t host_pages_bytes = 0;  // most bytes of a card's evicted pages in host memory
   std::int64_t fixed_bytes = 0;       // size of the process, or of the card's context

@@ -32,6 +32,12 @@ TEST_SUITE("plan/plan") {
     input.num_frames = 1;
     input.output_tokens = 20000;
     CHECK(has_warning(make_plan(input), "; use fewer new tokens (--max-new-tokens)"));
+    input.output_option = "--output-tokens";
+    CHECK(has_warning(make_plan(input), "; use fewer new tokens (--output-tokens)"));
+    input.output_tokens = 128;
+    input.prompt_tokens = 20000;
+    input.prompt_option = "--prompt-tokens";
+    CHECK(has_warning(make_plan(input), "; use a shorter prompt (--prompt-tokens)"));
 
     PlanInput large = input_for("qwen3-vl-2b", 64LL << 30);
     large.num_frames = 768;
