@@ -50,7 +50,8 @@ bool is_of_machine(ErrorCode code);
 // The code of a system call's errno: kNotFound, kUnreadable, kOutOfMemory (memory, descriptors or
 // threads), else kIo.
 ErrorCode error_code_of_errno(int error_number);
-// The text of strerror(), with what to do about EACCES, EMFILE, EFBIG, EDQUOT and ENOSPC.
+// The text of strerror(), with what to do about EACCES, ELOOP, EMFILE, EFBIG, EDQUOT and
+// ENOSPC.
 std::string describe_errno(int error_number);
 
 class Error : public std::runtime_error {

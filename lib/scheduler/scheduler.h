@@ -161,9 +161,10 @@ class Scheduler {
   // Error(kUsage) when its branches can never run together. The last token needs no page.
   void submit(SequenceSpec spec);
 
-  // Tokens of a plan that was not committed (because the step failed) are discarded first. The plan
-  // is empty only when there is no sequence; otherwise a plan without tokens throws
-  // Error(kInternal) with the state. Valid until the next call.
+  // Tokens of a plan that was not committed (because the step failed) are discarded first, but not
+  // its copies, which the caller must have made. The plan is empty only when there is no sequence;
+  // otherwise a plan without tokens throws Error(kInternal) with the state. Valid until the next
+  // call.
   const StepPlan& plan();
   void commit();
   // Must be called after the prompt's end was committed and before a token is appended. Preemption
@@ -171,10 +172,11 @@ class Scheduler {
   void shrink(SequenceId id, std::int64_t num_slots);
   // Whether the next step computes one token of the sequence, after its prompt, in one branch.
   bool can_draft(SequenceId id) const;
-  // Other sequences whose last known token the next step may compute: running ones, and waiting
-  // ones that may be admitted. Valid until the next call.
+  // Other sequences whose last known token the next step may compute: running ones, and the waiting
+  // ones that are first in rank, as far as there are places. Valid until the next call.
   std::span<const SequenceId> may_end_prompt();
-  // An upper bound of the prompt tokens that the next plan computes within the budget.
+  // An upper bound of the prompt tokens that the next plan computes within the budget, unless it
+  // admits a sequence before one that waits for a prefix.
   std::int64_t most_prompt_tokens() const;
   // Offers `num_drafts` tokens for the next plan, which may take fewer, and forgets them then.
   // Requires can_draft(), or that may_end_prompt() names the sequence.
