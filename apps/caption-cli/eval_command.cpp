@@ -161,12 +161,13 @@ void warn_of_idle(const EvalFlags& flags, const std::vector<eval::Metric>& metri
 void warn_of_not_stems(const eval::Report& report) {
   if (report.not_stems.empty()) return;
   const eval::NotStem& first = report.not_stems.front();
-  log_warning("eval",
-              "--synonyms " + records::escape_file_name(report.synonyms) + ": " +
-                  counted(std::ssize(report.not_stems), "word is no stem", "words are no stems") +
-                  ", and stems are what is compared, such as " + json_quote(first.word) +
-                  (first.stem.empty() ? ", which is no single word"
-                                      : ", whose stem is " + json_quote(first.stem)));
+  const std::string example =
+      json_quote(first.word) +
+      (first.stem.empty() ? " is no single word" : " has the stem " + json_quote(first.stem));
+  log_warning("eval", "--synonyms " + records::escape_file_name(report.synonyms) + ": stems are " +
+                          "compared, and " +
+                          counted(std::ssize(report.not_stems), "word is none", "words are none") +
+                          ": " + example);
 }
 
 void run_eval(const EvalFlags& flags) {

@@ -115,13 +115,11 @@ TEST_SUITE("app/eval") {
     };
     CHECK(warning_of("하늘\t창공\n바다\t해양\n").empty());
     CHECK(warning_of("하늘에서는\t창공\n")
-              .find(": 1 word is no stem, and stems are what is compared, such as \"하늘에서는\", "
-                    "whose "
-                    "stem is \"하늘\"\n") != std::string::npos);
-    CHECK(
-        warning_of("푸른 하늘\t하늘에서는\n")
-            .find(": 2 words are no stems, and stems are what is compared, such as \"푸른 하늘\", "
-                  "which is no single word\n") != std::string::npos);
+              .find(": stems are compared, and 1 word is none: \"하늘에서는\" has the stem "
+                    "\"하늘\"\n") != std::string::npos);
+    CHECK(warning_of("푸른 하늘\t하늘에서는\n")
+              .find(": stems are compared, and 2 words are none: \"푸른 하늘\" is no single "
+                    "word\n") != std::string::npos);
   }
 
   TEST_CASE("--dictionary and --synonyms without meteor-ko are told to have no effect") {
