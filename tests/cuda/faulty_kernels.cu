@@ -382,7 +382,7 @@ template <bool kFaulty>
 struct TooManyParameters : Kernel {
   struct Params {
     float* memory;
-    float* unused[(4 << 10) / sizeof(float*) - 1 + (kFaulty ? 1 : 0)];
+    float* unused[(4 << 10) / sizeof(float*) - 1 + (kFaulty ? 1 : 0)] = {};
   };
   static CAPTION_DEVICE void run(const Params& p) { p.memory[thread_index()] = 1; }
 };
