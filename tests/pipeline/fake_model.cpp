@@ -55,11 +55,14 @@ video::Clip make_clip(const OpenFile& file, const video::ReadOptions& options) {
     frame.rgb.push_back(static_cast<std::uint8_t>(number / 256));
     frame.rgb.push_back(0);
   }
-  frame.rgb[5] = 100;  // one bluish pixel, so that the frame is not of a single colour
   video::Clip clip;
   clip.path = path.string();
   clip.frames_wanted = options.sampling.num_frames;
-  clip.frames.assign(static_cast<std::size_t>(options.sampling.num_frames), frame);
+  for (std::int64_t i = 0; i < options.sampling.num_frames; ++i) {
+    // One bluish pixel, so that the frame is not of a single colour, and the clip is not frozen.
+    frame.rgb[5] = i % 2 == 0 ? 100 : 200;
+    clip.frames.push_back(frame);
+  }
   clip.duration_us = 1000 * number;
   return clip;
 }
