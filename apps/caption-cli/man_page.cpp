@@ -142,7 +142,7 @@ constexpr std::array kEnvironment = {
     Entry{"HF_HOME, HF_HUB_CACHE", "Where the local Hugging Face cache is."},
     Entry{"NO_COLOR", "Set to anything: no colours on a terminal."},
     Entry{"TMPDIR",
-          "Where bench --price weights keeps logits that do not fit the memory; without it in "
+          "Where bench --price weights keeps logits that do not fit the memory; without it "
           "/var/tmp."},
     Entry{"XDG_CACHE_HOME",
           "Its folder caption-cli has digests of weight files, rates of machines, prices of "

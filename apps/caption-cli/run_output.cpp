@@ -127,14 +127,13 @@ void describe_copies(const pipeline::Progress& progress) {
                       " of the same content");
 }
 
-// What the user can do about failures that were recorded before. An --overwrite tries no clip twice
-// and does not replace `path` while one of them has a caption there.
+// Returns what the user can do about clips whose records were failures already. An --overwrite
+// tries none of them again, and leaves `path` as it is while `path` holds a caption of one.
 std::string what_mends_failures(const std::string& path, const std::string& beside) {
   if (beside.empty()) return "--retry-failed tries them again";
-  return "where one has a caption in " + path +
-         ", this file stays: mend or remove the film, or "
-         "remove " +
-         beside + " to begin anew";
+  return "while " + path +
+         " holds a caption of one, it stays: mend or remove the film, or remove " + beside +
+         " to begin anew";
 }
 
 // Logs how many records were resumed, carried over, copied or kept. `beside` is the file of an

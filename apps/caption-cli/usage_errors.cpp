@@ -7,6 +7,7 @@
 
 #include "base/join.h"
 #include "base/nearest.h"
+#include "base/open_file.h"
 #include "command_table.h"
 #include "option_examples.h"
 
@@ -201,14 +202,19 @@ bool has_empty_item(const std::string& list, char delimiter) {
          list.find(two) != std::string::npos;
 }
 
-// Describes an option that took a word for its value which is none of its choices, as a video that
-// follows --prefix-cache is; absent if there is none.
+// Whether a word is a path rather than a choice: it has a dot or a slash, or a file has this name.
+bool looks_like_path(const std::string& word) {
+  return word.find_first_of("./") != std::string::npos || is_present(word);
+}
+
+// Describes an option with choices that took a path for its value, such as the video that follows
+// --prefix-cache; absent if there is none.
 std::optional<std::string> describe_taken_word(const CLI::App& begun, const CommandRow& command) {
   for (const CLI::Option* option : begun.get_options()) {
     const OptionRow row = describe_option(*option);
     if (row.is_positional || row.kind != ValueKind::kChoice || option->count() == 0) continue;
     const std::string value = option->results().back();
-    if (std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end()) continue;
+    if (!looks_like_path(value)) continue;
     return describe_need(command.name, row) + ", and " + quoted(value) +
            " follows it; for example: " + example_of(command.name, row);
   }

@@ -23,11 +23,11 @@ inline constexpr std::string_view kPngBegin = "\x89PNG";
 // What a contact sheet names as its maker; other pictures are not overwritten.
 inline constexpr std::string_view kSheetSoftware = "caption-cli inspect";
 
-// Accepts "-", an empty path, and a file that does not exist, is empty or begins with `begin`; with
-// kPngBegin, a contact sheet.
-// Throws Error(kUsage) for any other file and for one of `inputs`, because a report would overwrite
-// it, and for a chart (kSvgBegin) whose name has another suffix than .svg; Error(kIo) for a file
-// that does not exist where none can be made, or in no folder.
+// Accepts "-", an empty path, and a file that does not exist, is empty or begins with `begin`; of
+// pictures (kPngBegin) only contact sheets. Throws Error(kUsage) for any other file and for one of
+// `inputs`, because a report would overwrite it, and for a chart (kSvgBegin) whose name has another
+// suffix than .svg; Error(kIo) for a file that does not exist where none can be made, or in no
+// folder.
 void require_replaceable(const std::string& path, std::string_view begin,
                          const std::vector<std::string>& inputs = {});
 

@@ -32,7 +32,8 @@ constexpr std::size_t kLooked = 4096;
 
 // The first kLooked bytes of a file; empty for a folder.
 std::string read_beginning(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) return {};
+  std::error_code ignored;  // the reader of the file reports what is wrong with it
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};
   std::string text(kLooked, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(text.data(), std::ssize(text));
@@ -84,7 +85,8 @@ bool is_usable(const std::string& path, const eval::Problems& problems) {
 // Whatever the file can rather be: references have no status and may be several of a clip, so that
 // most of them are no records. Throws with what is wrong in the better reading.
 std::vector<std::string> read_file(const std::string& path, const std::atomic<bool>* cancelled) {
-  if (std::filesystem::is_fifo(path)) {
+  std::error_code ignored;
+  if (std::filesystem::is_fifo(path, ignored)) {
     throw Error(ErrorCode::kUsage,
                 path +
                     ": is a FIFO, and captions to guess from are read more than once; save what "

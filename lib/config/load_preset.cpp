@@ -168,7 +168,8 @@ LoadedPreset load_preset(std::string_view name_or_path, const Locations& locatio
   Preset preset = resolved(parse_preset(text, path.string()));
   preset.name = path.stem().string();
   if (preset.device.type != DeviceType::kAuto) {
-    return {.preset = preset, .path = path, .note = {}, .locations = std::move(found)};
+    return {
+        .preset = preset, .path = path, .note = {}, .locations = std::move(found), .text = text};
   }
 
   const std::string chosen = choose_preset(machine, has_cuda_kernels);
@@ -189,7 +190,8 @@ LoadedPreset load_preset(std::string_view name_or_path, const Locations& locatio
   return {.preset = std::move(preset),
           .path = chosen_path,
           .note = "preset " + chosen + " chosen for this machine: " + why,
-          .locations = std::move(found)};
+          .locations = std::move(found),
+          .text = text};
 }
 
 }  // namespace caption::config

@@ -33,6 +33,7 @@ struct LoadedPreset {
   std::filesystem::path path;
   std::string note;     // reason for the choice of `auto`; empty otherwise
   Locations locations;  // as given, with the folder of `path`
+  std::string text;     // content of the file that was named
 };
 
 // `name_or_path` is a name of list_presets() or a file. A preset whose device.type is `auto` is

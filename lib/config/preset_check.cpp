@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/figures.h"
 #include "base/join.h"
-#include "base/mapped_file.h"
 #include "base/units.h"
 #include "config/choices.h"
 #include "config/internal/yaml_values.h"
@@ -257,10 +256,9 @@ PresetCheck check_preset(std::string_view name_or_path, const Locations& locatio
     return check;
   }
   const std::string path = loaded.path.string();
-  const std::string text = read_text_file(path, 1u << 20);
-  const PlanComment comment = read_comment(text);
+  const PlanComment comment = read_comment(loaded.text);
   std::vector<std::string> wrong = find_wrong_options(preset);
-  if (!has_keys(text, path)) {
+  if (!has_keys(loaded.text, path)) {
     wrong.emplace_back(
         "has no keys, so that a run with it has the defaults of every option; `caption-cli presets "
         "--show cpu` prints a file to start from");

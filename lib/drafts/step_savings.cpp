@@ -15,8 +15,8 @@ constexpr double kWeightOfStep = 1.0 / 16;  // a step's weight in the mean time 
 constexpr std::int64_t kFirstPauseSteps = 256;
 // The loss of a single sequence that ends drafts, in steps without drafts.
 constexpr double kMostLossSteps = 2;
-// A step of one sequence counts as at most 1 + kMostOutlier times the usual time of its size; one
-// of several, whose losses end drafts sooner, as less.
+// A step of n sequences counts as at most 1 + kMostOutlier / sqrt(n) times the usual time of its
+// size.
 constexpr double kMostOutlier = 1;
 // A search counts as at most this share of a step without drafts.
 constexpr double kMostSearch = 0.25;

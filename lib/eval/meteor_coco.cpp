@@ -62,8 +62,9 @@ std::uint64_t bit_of(std::int64_t word) { return std::uint64_t{1} << (word % kBi
 
 WordBits bits_of(const std::vector<std::int64_t>& words, std::size_t num_words) {
   WordBits bits((num_words + kBits - 1) / kBits, 0);
-  for (const std::int64_t word : words)
+  for (const std::int64_t word : words) {
     bits[static_cast<std::size_t>(word / kBits)] |= bit_of(word);
+  }
   return bits;
 }
 
@@ -100,7 +101,8 @@ BitSums sums_of(std::uint64_t bits) {
 std::int64_t sum_of_distances(std::uint64_t bits, std::int64_t first, std::int64_t j) {
   if (bits == 0) return 0;
   const BitSums all = sums_of(bits);
-  const std::int64_t sum = all.count * (first - j) + all.positions;  // of i - j
+  // The sum of i - j over all words i of the element.
+  const std::int64_t sum = all.count * (first - j) + all.positions;
   if (j <= first) return sum;
   if (j >= first + kBits) return -sum;
   const BitSums before = sums_of(bits & (bit_of(j - first) - 1));

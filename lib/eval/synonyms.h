@@ -22,7 +22,8 @@ class Synonyms {
   static Synonyms open(const std::filesystem::path& path);
 
   bool empty() const { return groups_.empty(); }
-  std::vector<std::string> words() const;  // of all groups, each once, ascending by byte value
+  // Returns the stems of all groups, each once, ascending by byte value.
+  std::vector<std::string> words() const;
   // The group numbers of a stem, ascending; empty when it is in no group.
   std::vector<std::int32_t> groups_of(std::string_view stem) const;
 

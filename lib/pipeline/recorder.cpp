@@ -21,7 +21,7 @@ double weighted_mean(const std::vector<engine::EngineStats>& engines,
   return num_steps > 0 ? sum / num_steps : 0;
 }
 
-// The clip that waited for `job`, to be read again for a caption of its own.
+// Returns a job that reads the clip, which waited for `job` in vain, for a caption of its own.
 Job job_of(const Waiting& waiting, const Job& job, std::string moved_from) {
   const Follower& follower = waiting.follower;
   Job own;

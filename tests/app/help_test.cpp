@@ -270,6 +270,8 @@ TEST_SUITE("app/usage_errors") {
         {{"run", "--prefix-cache", "a.mp4"},
          "run: --prefix-cache needs a value (one of true, false), and \"a.mp4\" follows it; for "
          "example: --prefix-cache false\n"},
+        {{"run", "--prefix-cache", "on"},
+         "run: VIDEOS is missing; example: caption-cli run -o captions.jsonl videos/"},
         {{"eval"}, "eval: CAPTIONS and --references PATH are missing; example: caption-cli eval"},
         {{"eval", "c.jsonl"}, "eval: --references PATH is missing; example: caption-cli eval"},
         {{"completion"}, "completion: SHELL is missing"},

@@ -96,6 +96,14 @@ TEST_SUITE("app/inspect_model") {
       });
       REQUIRE(cpu != presets.end());
       CHECK(cpu->get_bool("runs", false));
+      CHECK_FALSE(contains(cpu->require_string("note"), "`quantize`"));
+      const auto l4 = std::find_if(presets.begin(), presets.end(), [](const JsonObject& preset) {
+        return preset.require_string("name") == "l4";
+      });
+      REQUIRE(l4 != presets.end());
+      CHECK_FALSE(l4->get_bool("runs", true));
+      CHECK(
+          contains(l4->require_string("note"), " at a time in awq, which `quantize` makes of it"));
       const std::string text = run_cli({"inspect", folder}).out;
       CHECK(line_of(text, "runs") == "yes");
       CHECK(contains(line_of(text, "vision"), "of 1280x720 pixels") == c.keeps_size);

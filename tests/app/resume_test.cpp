@@ -259,6 +259,7 @@ TEST_SUITE("app/resume") {
     CAPTURE(again.err);
     CHECK(again.exit_code == 0);
     CHECK(again.err.find("--seed has no effect at --temperature 0") != std::string::npos);
+    CHECK(again.err.find(": goes on with the 1 record that it has\n") != std::string::npos);
     CHECK(again.err.find(": resumed; 1 of 2 clips is in it\n") != std::string::npos);
     CHECK(read_text(out + ".manifest.json") == manifest);
     // Where it has an effect it still counts, and only what takes it away is named.
@@ -287,6 +288,28 @@ TEST_SUITE("app/resume") {
     CHECK(again.err.find(out + ": replaced by the records of this run\n") != std::string::npos);
     CHECK(again.err.find("resumed; ") == std::string::npos);
     CHECK(parse_records(read_text(out)).size() == 2);
+  }
+
+  TEST_CASE("an --overwrite whose film is broken says what ends it, and a mended film does") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const fs::path film = folder.path() / "film.mp4";
+    const std::string other = sample_video("bridge-006-h264.mp4").string();
+    fs::copy_file(sample_video("city-000-h264.mp4"), film);
+    CHECK(run_cli({"run", "-q", "-o", out, film.string(), other}).exit_code == 0);
+    const std::string before = read_text(out);
+    write_text(film.string(), "no film");
+    CHECK(run_cli({"run", "-q", "-o", out, film.string(), other, "--overwrite"}).exit_code == 1);
+    const Finished again = run_cli({"run", "-q", "-o", out, film.string(), other, "--overwrite"});
+    CHECK(again.exit_code == 1);
+    CHECK(again.err.find("1 of them failed (while " + out +
+                         " holds a caption of one, it stays: ") != std::string::npos);
+    CHECK(read_text(out) == before);
+    fs::remove(film);
+    fs::copy_file(sample_video("city-000-h264.mp4"), film);
+    CHECK(run_cli({"run", "-q", "-o", out, film.string(), other, "--overwrite"}).exit_code == 0);
+    CHECK(parse_records(read_text(out)).size() == 2);
+    CHECK_FALSE(fs::exists(out + ".new"));
   }
 
   TEST_CASE("an --overwrite that goes on over other clips says which records it drops") {

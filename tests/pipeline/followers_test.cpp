@@ -19,9 +19,9 @@ using records::Record;
 
 constexpr const char* kOther = "clip_2";
 
-// Has a failed record of the first file that is looked for, as of a broken film that is not tried
-// again; a failed record is not given to other files. The first look-up waits until that of kOther,
-// by which time a file of equal content waits for it.
+// Answers the first look-up with a failed record, as that of a broken film that is not tried again;
+// a failed record is not given to other files. This answer comes only after kOther was looked up:
+// by then a file of equal content waits for the first file's record.
 class FailedOnceSink final : public KeepingSinkBase {
  public:
   Earlier find(const records::ClipIdentity& /*clip*/, const std::string& video,

@@ -1,8 +1,8 @@
 // drafts/internal/few_texts.h: what follows a context in a few texts.
 //
 // Guesses as TokenArchive does, from all places of the longest known context. The texts are
-// searched from end to end for each guess: for as few as are near one thing, that takes a fraction
-// of a microsecond, and no index has to be made of them.
+// searched from end to end for each guess: a clip has so few near ones that this takes less time
+// than to make an index of them for each clip.
 #pragma once
 
 #include <cstddef>

@@ -53,7 +53,7 @@ class StepSavings {
   // its time and the search for guesses search_us, which are no costs of its tokens.
   void observe_step(const DraftedStep& step, const StepLoad& load, std::int64_t passes_us,
                     double search_us);
-  // Takes time from the totals that no choice of drafts could save.
+  // Subtracts `us`, which drafts cost whether a step has any or not, from the time saved in all.
   void add_cost(double us) { totals_.saved_us -= us; }
   const DraftedSteps& totals() const { return totals_; }
 
