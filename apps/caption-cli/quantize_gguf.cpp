@@ -8,6 +8,7 @@
 #include "records/file_name.h"
 
 namespace caption::cli {
+
 void report_gguf(const quantise::GgufFormat& format, const std::filesystem::path& output,
                  const std::optional<weights::GgufSummary>& made) {
   if (!made) {

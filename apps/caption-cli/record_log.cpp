@@ -19,15 +19,14 @@ std::string describe_record(const records::Record& record) {
   if (!record.reason.empty()) out += " (" + record.reason + ")";
   if (!record.moved_from.empty()) return out + ", carried over from " + record.moved_from;
   if (!record.copy_of.empty()) return out + ", as " + record.copy_of;
-  return out + ", " + counted(record.output_tokens, "token", "tokens") + " in " +
-         ms(record.total_ms);
+  return out + ", " + counted(record.output_tokens, "token") + " in " + ms(record.total_ms);
 }
 
 std::string describe_record_times(const records::Record& record) {
   return record.video + ": decode " + ms(record.decode_ms) + ", vision " + ms(record.vision_ms) +
          ", first token " + ms(record.first_token_ms) + "; " + std::to_string(record.frames_used) +
-         " of " + counted(record.frames_wanted, "frame", "frames") + "; " +
-         counted(record.prompt_tokens, "prompt token", "prompt tokens") + ", " +
+         " of " + counted(record.frames_wanted, "frame") + "; " +
+         counted(record.prompt_tokens, "prompt token") + ", " +
          std::to_string(record.vision_tokens) + " of them vision";
 }
 
@@ -37,8 +36,7 @@ std::string describe_doubt(const records::Record& record) {
   }
   if (record.status == records::Status::kTruncated) {
     return record.video + ": the caption is truncated after " +
-           counted(record.output_tokens, "token", "tokens") +
-           ": --max-new-tokens allows a longer one";
+           counted(record.output_tokens, "token") + ": --max-new-tokens allows a longer one";
   }
   return {};
 }

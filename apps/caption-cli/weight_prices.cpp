@@ -200,8 +200,8 @@ void WeightPricing::measure_runs(const OpenedModel& opened, const std::string& n
 
 void WeightPricing::measure_logits(const Variant& variant, const OpenedModel& opened,
                                    bench::PriceRow& row) {
-  log_info("bench", variant.format + ": logits at " +
-                        counted(forced_->captions->positions(), "position", "positions"));
+  log_info("bench",
+           variant.format + ": logits at " + counted(forced_->captions->positions(), "position"));
   row.logits = compare_logits(*forced_, opened);
 }
 

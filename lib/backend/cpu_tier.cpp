@@ -90,10 +90,9 @@ CpuTier choose_cpu_tier(std::string_view name) {
   const std::optional<CpuTier> tier = cpu_tier_from_name(name);
   if (!tier) {
     const std::vector<std::string> names = cpu_tier_names();
-    throw Error(ErrorCode::kUsage, "no CPU tier is named \"" + std::string(name) +
-                                       "\"; use one of " + join(names) +
-                                       ", or leave out --cpu-tier and " + "CAPTION_CPU_TIER" +
-                                       did_you_mean(name, names));
+    throw Error(ErrorCode::kUsage,
+                "no CPU tier is named \"" + std::string(name) + "\"; use one of " + join(names) +
+                    ", or leave out --cpu-tier and CAPTION_CPU_TIER" + did_you_mean(name, names));
   }
   if (std::find(supported.begin(), supported.end(), *tier) == supported.end()) {
     throw Error(ErrorCode::kUnavailable, "this CPU cannot run the tier \"" + std::string(name) +

@@ -76,8 +76,8 @@ struct CublasLt::Product::State {
   // is transposed.
   void describe(const CublasLtShape& shape) {
     const int type = shape.is_bf16 ? internal::kCudaR16BF : internal::kCudaR16F;
-    const auto layout = [&](Owned& made, int of, std::int64_t rows, std::int64_t columns) {
-      check(api.create_layout(made.address(), of, static_cast<std::uint64_t>(rows),
+    const auto layout = [&](Owned& made, int dtype, std::int64_t rows, std::int64_t columns) {
+      check(api.create_layout(made.address(), dtype, static_cast<std::uint64_t>(rows),
                               static_cast<std::uint64_t>(columns), rows),
             "described a matrix");
     };

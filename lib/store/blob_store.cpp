@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxQueuedBytes = 64u << 20;
+
 }  // namespace
 
 struct BlobStore::State {

@@ -72,6 +72,7 @@ std::vector<std::string> detect_cpu_features() {
   }
   return names;
 }
+
 bool request_tile_state() {
 #if defined(__linux__)
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of arch_prctl(2), Linux 5.16
