@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kGap = 2;       // columns between a name and its help
 constexpr std::size_t kMaxWords = 8;  // most choices listed in a line of help
-constexpr std::size_t kMaxNameColumn =
-    30;  // columns; an option with a longer name has a line for itself
+// Columns; an option with a longer name has a line for itself.
+constexpr std::size_t kMaxNameColumn = 30;
 
 // Breaks text at spaces into lines of at most `columns` characters. The first line begins after
 // `first_used` characters that are already there; the others are indented by `indent` spaces.

@@ -2,8 +2,8 @@
 //
 // A build has one implementation or none: lib/backend/cuda/runtime.cpp with CUDA's runtime library,
 // lib/backend/no_device_runtime.cpp in builds without CUDA kernels, and in tests
-// tests/support/cuda/emulated_runtime.cpp. Only buffer, event, graph, stream and tensor/copy call
-// it.
+// tests/support/cuda/emulated_runtime.cpp. This room, tensor/tensor and tensor/copy call it;
+// config/pipeline_options and bench/process_memory ask it for the GPU's memory.
 //
 // A queue is a cudaStream_t, an event a cudaEvent_t. Work of one queue runs in its order; work of
 // two queues in any, unless a wait or a synchronisation orders them. Thread-safe, but for one queue

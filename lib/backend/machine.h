@@ -9,13 +9,13 @@ namespace caption {
 
 struct CudaDevice {
   std::string name;
-  int ordinal = 0;  // as the driver counts, devices that kernels cannot run on included
+  int ordinal = 0;  // the driver's number, which counts devices that kernels cannot run on as well
   int compute_major = 0;
   int compute_minor = 0;
   int num_multiprocessors = 0;
   int shared_bytes_per_block = 0;  // the most that a launch may ask for
   std::int64_t memory_bytes = 0;
-  std::int64_t free_memory_bytes = 0;  // that no process uses; 0 where NVML does not tell
+  std::int64_t free_memory_bytes = 0;  // bytes that no process uses; 0 where NVML does not tell
 };
 
 struct Machine {
@@ -29,6 +29,8 @@ struct Machine {
   std::string cuda_status;  // a sentence: why CUDA is or is not usable here
 };
 
+// Asks the operating system and, in builds for CUDA, its driver. What cannot be read keeps its
+// default value; a model of the CPU that cannot is "unknown". Thread-safe.
 Machine detect_machine();
 
 // Returns whether this build contains CUDA kernels.

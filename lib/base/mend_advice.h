@@ -15,7 +15,7 @@ inline constexpr const char* kConvertAgain = "download the file again, or conver
 inline constexpr const char* kQuantizeManifest = "caption-cli.quantize.json";
 inline constexpr const char* kRunAnother = "run another model";
 
-// "; " and kDownloadOrMend of kBadModel; nothing of other codes.
+// Returns "; " and kDownloadOrMend for kBadModel, and an empty text for any other code.
 inline std::string mend_advice(ErrorCode code) {
   return code == ErrorCode::kBadModel ? std::string("; ") + kDownloadOrMend : "";
 }

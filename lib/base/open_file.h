@@ -26,9 +26,9 @@ struct FileStamp {
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 
-// Whether a folder has an entry of this name. A link counts whatever it leads to, and so does an entry
-// that cannot be examined: reading it then says what is wrong, where a file that may be absent would
-// otherwise be passed over.
+// Whether a folder has an entry of this name. A link counts whatever it leads to, and so does an
+// entry that cannot be examined: reading it then says what is wrong, where a file that may be
+// absent would otherwise be passed over.
 bool is_present(const std::filesystem::path& path);
 
 // Owns a descriptor; movable. Reading is thread-safe: it uses pread(), which does not move the

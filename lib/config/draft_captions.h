@@ -13,8 +13,8 @@ namespace caption::config {
 
 // Speculation as the preset asks for it, with the captions of speculative.draft_from: records, or
 // references of any kind that eval/corpus.h reads; the last ones, as many bytes as the archive of
-// their tokens may have. Throws Error(kUsage) for draft_from without the
-// archive; Error(kBadReference | kIo | kOutOfMemory), each with the file's name, as
+// their tokens may have. Throws Error(kUsage) for draft_from without the archive, for standard
+// input and for a FIFO; Error(kBadReference | kIo | kOutOfMemory), each with the file's name, as
 // eval::read_references(); Error(kCancelled) soon after `cancelled` has become true.
 pipeline::DraftOptions draft_options(const Preset& preset,
                                      const std::atomic<bool>* cancelled = nullptr);

@@ -18,7 +18,7 @@ namespace caption::config {
 struct RatesKey {
   std::string cpu_model;
   std::string tier;
-  int num_threads = 1;  // that a run with the preset uses
+  int num_threads = 1;  // threads that a run with the preset uses
 };
 RatesKey rates_key(const Context& context, const Preset& preset, const Machine& machine);
 

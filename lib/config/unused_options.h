@@ -14,7 +14,7 @@ namespace caption::config {
 
 // What decides whether an option has an effect, beside the preset.
 struct RunFacts {
-  Device device = Device::kCpu;  // that captions clips
+  Device device = Device::kCpu;  // the device that captions clips
   bool rounds_codes = true;      // rounds_codes()
   bool is_jsonl = true;          // the format of the records
 };

@@ -69,8 +69,8 @@ struct PlanInput {
   // Whether attention is compressed after the prompt; beams then share none of its pages.
   bool is_prompt_compressed = false;
   std::int64_t num_frames = 8;
-  model::FrameSize
-      frame;  // size of the videos' frames; counts for models that take frames of any size
+  // Size of the videos' frames; it counts for models that take frames of any size.
+  model::FrameSize frame;
   std::int64_t prompt_tokens = 64;  // tokens of text, and of everything before the clip's question
   // Parts of prompt_tokens.
   std::int64_t system_tokens = 0;

@@ -31,8 +31,8 @@ struct FormatPrice {
   double mean_kl = 0;
   double p99_kl = 0;          // the 99th percentile over the positions
   double top1_agreement = 1;  // share of the positions at which both have the same likeliest token
-  std::optional<double> meteor_ko =
-      {};  // scores the format's own captions; absent without references
+  // The score of the format's own captions; absent without references.
+  std::optional<double> meteor_ko = {};
   std::optional<PairedDifference> meteor_ko_difference = {};  // absent in the reference
   double equal_captions = 1;  // share of the clips whose caption is that of the reference
   std::int64_t weight_bytes = 0;
@@ -56,7 +56,7 @@ struct PriceTable {
   std::string made_as = {};
   std::string arithmetic;      // the CPU tier that computed: "avx512bf16"
   std::int64_t positions = 0;  // number of positions at which logits were compared
-  std::int64_t clips = 0;      // that were captioned
+  std::int64_t clips = 0;      // number of clips that were captioned
   std::string made_by;         // "caption-cli 0.9.0"
   std::vector<FormatPrice> formats;
 

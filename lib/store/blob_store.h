@@ -46,7 +46,7 @@ class BlobStore {
   bool contains(const Hash128& key) const;
   std::optional<std::vector<std::byte>> get(const Hash128& key);
   // Reads the blob and copies it to `payload`; returns false (a miss) unless it has exactly that
-  // size.
+  // size. A file of another size counts as damaged and is removed.
   bool get_into(const Hash128& key, std::span<std::byte> payload);
   // Copies the payload and queues it for the store's writer thread; blocks while a non-empty queue
   // would grow beyond 64 MiB. A blob that is larger than max_bytes or already known is ignored. If

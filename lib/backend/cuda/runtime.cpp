@@ -33,7 +33,7 @@ std::byte* allocated(cudaError_t result, void* begin, const char* doing) {
 class CudaRuntime final : public DeviceRuntime {
  public:
   void use(int ordinal) override {
-    thread_local int current = 0;  // as CUDA begins
+    thread_local int current = 0;  // the first GPU is current until cudaSetDevice() is called
     if (ordinal == current) return;
     check(cudaSetDevice(ordinal), "was chosen");
     current = ordinal;

@@ -21,7 +21,7 @@ inline constexpr CudaResult kCudaNoDevice = 100;
 inline constexpr int kCudaMultiprocessors = 16;  // CUdevice_attribute
 inline constexpr int kCudaCapabilityMajor = 75;
 inline constexpr int kCudaCapabilityMinor = 76;
-inline constexpr int kCudaSharedBytesPerBlock = 97;  // when asked for
+inline constexpr int kCudaSharedBytesPerBlock = 97;  // the most that a kernel may ask for
 
 // The driver's functions by the names of cuda.h; null until load_cuda_driver() has found them.
 struct CudaDriver {
