@@ -8,6 +8,8 @@ A mutation replaces one operator, barrier, wait or bound of a file in kernels/cu
 includes the file is compiled as the build compiles it, but with -O1, linked in the place of the
 build's object, and the suites of caption_cuda_test that SUITES names for it run to their first
 failure; where they pass, the next such source follows, and after the last one the whole test.
+Tests that include the file themselves come first, the smallest before others: of a header of constant
+expressions they notice most with one compilation. A static assertion that fails has noticed it, too.
 With `--quick` what the suites do not notice counts as not noticed, without a run of the whole test.
 `--together` compiles all chosen mutations of all files at once, each in a branch (mutation_switch.py), which
 takes a tenth of the time or less; of an expression or statement of one line only, and with --quick. What does
@@ -45,17 +47,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mutation_switch
+from mutation_record import KERNELS, KINDS, read_equivalent, read_verdicts, record
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-KERNELS = ROOT / "kernels" / "cuda"
-EQUIVALENT = Path(__file__).resolve().parent / "equivalent_mutations.tsv"
-VERDICTS = Path(__file__).resolve().parent / "mutation_verdicts.tsv"
-TEST_OF_MATH = ROOT / "tests" / "cuda" / "math_test.cpp"  # includes a header of kernels
+TESTS = ROOT / "tests" / "cuda"
 TARGET = "caption_cuda_test"
 TEST_SECONDS = 120   # of processor time, for a source's suites; the whole test may take five times
 WAIT_SECONDS = 3600  # for a test that waits for ever
-# The suites that run a source's kernels, by the beginning of its name; other sources' are all. An
-# entry that lacks a suite costs time only.
+# The suites that run a source's kernels, by the beginning of its name; other sources' are all, other tests'
+# that of their name. An entry that lacks a suite costs time only.
 SUITES = {
     "activation": "elementwise", "attend": "attention,cuda/paged_attention",
     "attention": "attention,cuda/paged_attention", "beam_candidates": "beam_candidates",
@@ -65,14 +65,14 @@ SUITES = {
     "few_rows": "linear,cuda/linear_output,cuda/norm_linear", "fp8": "fp8", "grid_patches": "vision",
     "integer_tiles": "integer_tiles", "kv_write": "kv_write",
     "linear": "linear,cuda/codes,cuda/norm_linear,cuda/weight",
-    "math_test": "math", "merge_patches": "vision", "multiply_codes": "codes,cuda/integer_tiles",
+    "merge_patches": "vision", "multiply_codes": "codes,cuda/integer_tiles",
     "multiply_integers": "codes,cuda/integer_tiles", "multiply_rows": "linear,cuda/linear_output",
     "norm": "norm,cuda/norm_linear", "pack_codes": "codes,cuda/fp8", "peak_rate": "peak_rate",
     "place_codes": "codes,cuda/fp8,cuda/weight", "pool_2d": "vision", "resize": "vision", "rope.cu": "rope",
     "rope_kv": "rope_kv_write", "round_rows": "linear,cuda/norm_linear", "rows": "elementwise",
     "sample_rows": "sample_rows", "swiglu": "elementwise",
     "tile_gemm": "linear,cuda/linear_output,cuda/norm_linear", "vision_embed": "vision",
-    "warpgroup_gemm": "warpgroups", "weight.cu": "weight,cuda/embedding",
+    "warpgroup": "warpgroups", "weight": "weight,cuda/embedding",
 }
 
 OPERAND = r"[^;,()]*"  # with parentheses up to three deep
@@ -136,6 +136,11 @@ def mutated_text(mutation: Mutation) -> str:
     return "\n".join(lines)
 
 
+def included_by(path: Path) -> set[str]:
+    """The files of kernels/cuda that a file itself includes."""
+    return set(re.findall(r'^#include "kernels/cuda/([^"/]+)"', path.read_text(encoding="utf-8"), re.M))
+
+
 class Build:
     """How the build compiles the kernels and links the test."""
 
@@ -154,25 +159,26 @@ class Build:
             if source.name.startswith("unity_") and source.exists():
                 sources = [Path(name) for name in
                            re.findall(r'^#include "(.*)"', source.read_text(encoding="utf-8"), re.M)]
-            kernels = [one.name for one in sources if one == TEST_OF_MATH or one.parent == KERNELS and
-                       ("-fsanitize=thread" in entry["command"] or one.suffix == ".cpp")]
             command = shlex.split(entry["command"])
             is_linked = command[command.index("-o") + 1] in self.link
+            kernels = [one.name for one in sources if
+                       one.parent == TESTS and is_linked and one.suffix == ".cpp" and included_by(one) or
+                       one.parent == KERNELS and ("-fsanitize=thread" in command or one.suffix == ".cpp")]
             if kernels and (is_linked or source.name not in self.compile):
                 self.compile[source.name] = command
                 self.members[source.name] = kernels
 
     def includers(self, file: str) -> list[str]:
-        """The sources that have to be compiled again, by the includes among kernels/cuda."""
-        texts = {path.name: path.read_text(encoding="utf-8")
-                 for path in [*KERNELS.iterdir(), TEST_OF_MATH]}
+        """The sources that have to be compiled again, by the includes among kernels/cuda: first the tests that
+        include the file itself, the smallest before others."""
+        included = {path.name: included_by(path) for path in KERNELS.iterdir()}
         wanted, before = {file}, set()
         while wanted != before:
             before = set(wanted)
-            wanted |= {name for name, text in texts.items()
-                       if any(f'"kernels/cuda/{target}"' in text for target in before)}
-        return sorted((name for name, members in self.members.items() if wanted & set(members)),
-                      key=lambda name: (TEST_OF_MATH.name not in self.members[name], name))
+            wanted |= {name for name, names in included.items() if names & before}
+        tests = {path.name: path.stat().st_size for path in TESTS.glob("*.cpp") if file in included_by(path)}
+        return sorted((name for name, members in self.members.items() if (wanted | set(tests)) & set(members)),
+                      key=lambda name: (min(tests.get(member, sys.maxsize) for member in self.members[name]), name))
 
     def suites(self, name: str) -> str:
         """Those that run the kernels of a source, or of all in a unity source."""
@@ -198,7 +204,7 @@ def compile_source(build: Build, name: str, folder: Path, options: tuple[str, ..
         text = Path(unity).read_text(encoding="utf-8")
         mutated = folder / name
         mutated.write_text(text.replace(f"{KERNELS}/", f"{folder}/kernels/cuda/"), encoding="utf-8")
-    command = [str(mutated) if part.endswith(f"/{name}")
+    command = [str(mutated) if part.endswith(f"/{name}") and mutated.exists()
                else ("-O1" if part == "-O3" else part) for part in command]
     command[1:1] = [f"-I{folder}", "-w", *options]
     done = subprocess.run(command, cwd=build.folder, capture_output=True, text=True, check=False)
@@ -206,8 +212,9 @@ def compile_source(build: Build, name: str, folder: Path, options: tuple[str, ..
 
 
 def suites_of(name: str) -> str:
-    found = next((suites for start, suites in SUITES.items() if name.startswith(start)), "*")
-    return f"cuda/{found}"
+    test = name.removesuffix("_test.cpp")
+    found = next((suites for start, suites in SUITES.items() if name.startswith(start)), None)
+    return f"cuda/{found or (test if test != name else '*')}"
 
 
 def link(build: Build, names: list[str], folder: Path) -> Path:
@@ -251,8 +258,8 @@ def run(build: Build, mutation: Mutation, folder: Path, is_quick: bool) -> str |
     mutated.write_text(mutated_text(mutation), encoding="utf-8")
     compiled: list[str] = []
     for name in build.includers(mutation.file):
-        if compile_source(build, name, folder) is not None:
-            return "does not compile"
+        if (errors := compile_source(build, name, folder)) is not None:
+            return "static assertion" if "static assertion failed" in errors else "does not compile"
         compiled.append(name)
         # The suites of this source, with all that have been compiled so far.
         if (how := run_suites(link(build, compiled, folder), build.suites(name))) is not None:
@@ -329,42 +336,10 @@ def hash_of(m: Mutation) -> str:
     return hashlib.sha256(f"{m.file} {' '.join(text.split())}".encode()).hexdigest()
 
 
-def read_verdicts(path: Path) -> dict[str, str]:
-    """How mutations were noticed, by hash_of()."""
-    if not path.exists():
-        return {}
-    verdicts = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {verdict["hash"]: verdict["how"] for verdict in verdicts}
-
-
 def write_verdict(path: Path, m: Mutation, how: str) -> None:
     with path.open("a", encoding="utf-8") as file:
         verdict = {"hash": hash_of(m), "file": m.file, "line": m.before, "mutated": m.after, "how": how}
         file.write(json.dumps(verdict) + "\n")
-
-
-def read_equivalent() -> dict[tuple[str, str, str], str]:
-    rows = [line.split("\t") for line in EQUIVALENT.read_text(encoding="utf-8").splitlines()
-            if line and not line.startswith("#")]
-    return {(file, before, after): why for file, before, after, why in rows}
-
-
-def digest_of(name: str) -> str:
-    return hashlib.sha256((KERNELS / name).read_bytes()).hexdigest()[:16]
-
-
-def record(counts_of: dict[str, dict[str, int]], arguments: argparse.Namespace) -> None:
-    """Replaces the lines of these files in mutation_verdicts.tsv."""
-    kinds = ["noticed", "equivalent", "does not compile", "NOT NOTICED"]
-    judged = "all" if arguments.sample is None else f"{arguments.sample} of seed {arguments.seed}"
-    judged += ", of one line" if arguments.together else ""
-    lines = VERDICTS.read_text(encoding="utf-8").splitlines() if VERDICTS.exists() else []
-    rows = {line.split("\t")[0]: line for line in lines if not line.startswith("#")}
-    for name, counts in counts_of.items():
-        rows[name] = "\t".join([name, digest_of(name), *(str(counts[kind]) for kind in kinds), judged])
-    head = "\t".join(["# file", "digest", "noticed", "equivalent", "does not compile", "not noticed", "judged"])
-    kept = [rows[name] for name in sorted(rows) if (KERNELS / name).exists()]
-    VERDICTS.write_text("\n".join([head, *kept]) + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -398,7 +373,9 @@ def main() -> int:
         return 0
     build = Build(arguments.build.resolve())
     equivalent = read_equivalent()
-    counts = {"noticed": 0, "equivalent": 0, "does not compile": 0, "NOT NOTICED": 0}
+    counts = dict.fromkeys(KINDS, 0)
+    judged = "all" if arguments.sample is None else f"{arguments.sample} of seed {arguments.seed}"
+    judged += ", of one line" if arguments.together else ""
     counts_of = {m.file: dict(counts) for m in mutations}
     num_of = Counter(m.file for m in mutations)
     breaches = []
@@ -443,7 +420,7 @@ def main() -> int:
             counts_of[m.file][kind] += 1
             print(f"{m.file}:{m.line}: {m.before}  =>  {m.after}: {how or why or kind}", flush=True)
             if arguments.record and sum(counts_of[m.file].values()) == num_of[m.file]:
-                record({m.file: counts_of[m.file]}, arguments)
+                record({m.file: counts_of[m.file]}, judged)
     produced = {(m.file, m.before, m.after) for m in everything}
     breaches += [f"{file}: listed as equivalent, but no mutation now: {after}"
                  for file, before, after in equivalent
