@@ -18,6 +18,7 @@
 #include "backend/cpu_tier.h"
 #include "backend/machine.h"
 #include "base/counted.h"
+#include "base/display_width.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/json.h"
@@ -55,8 +56,8 @@ struct InspectFlags {
 };
 
 void print_line(const std::string& name, const std::string& value) {
-  std::cout << "  " << name << std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') << value
-            << "\n";
+  std::cout << "  " << name << std::string(name.size() < 12 ? 12 - name.size() : 1, ' ')
+            << printable(value) << "\n";
 }
 
 std::string size_text(int width_px, int height_px) {

@@ -1,6 +1,7 @@
 #include "model_report.h"
 
 #include "base/counted.h"
+#include "base/display_width.h"
 #include "base/figures.h"
 #include "base/join.h"
 #include "base/units.h"
@@ -61,7 +62,7 @@ ModelReport::ModelReport(const std::string& name) : text_(records::escape_file_n
 
 void ModelReport::line(const std::string& name, const std::string& value) {
   text_ += "  " + name + std::string(name.size() < kNameWidth ? kNameWidth - name.size() : 1, ' ') +
-           value + "\n";
+           printable(value) + "\n";
 }
 
 std::string ModelReport::to_json() const {

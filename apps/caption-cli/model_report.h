@@ -26,7 +26,8 @@ class ModelReport {
  public:
   explicit ModelReport(const std::string& name);
 
-  // Adds a line "name  value"; the JSON is the caller's.
+  // Adds a line "name  value" with what printable() (base/display_width.h) makes of the value,
+  // which may quote a file; the JSON is the caller's.
   void line(const std::string& name, const std::string& value);
   JsonWriter& json() { return json_; }
 

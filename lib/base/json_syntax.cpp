@@ -86,11 +86,11 @@ std::string describe_character(std::string_view text, std::size_t at) {
   std::size_t end = at + 1;
   while (end < text.size() && is_continuation(text[end])) ++end;
   if (!is_valid_utf8(text.substr(0, end))) return "bytes that are no UTF-8";
+  if (is_control(text[at])) return "a control character; in a text a line break is \\n";
   if (at > 0 && text[at - 1] == '\\') {
     return std::string(text.substr(at - 1, end - at + 1)) +
            " is no escape of JSON; a backslash is \\\\";
   }
-  if (is_control(text[at])) return "a control character; in a text a line break is \\n";
   if (text[at] == '\'') return "text stands in double quotes, not in '";
   return {};
 }

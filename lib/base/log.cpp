@@ -12,6 +12,8 @@
 #include <new>
 #include <set>
 
+#include "base/display_width.h"
+
 namespace caption {
 namespace {
 
@@ -32,6 +34,20 @@ std::string_view prefix(LogLevel level, bool is_coloured) {
     case LogLevel::kError: return is_coloured ? "\033[31merror:\033[0m " : "error: ";
   }
   return "";
+}
+
+// The message, or its copy in `copy` without the characters that would move the cursor or begin
+// another line: messages quote files that come from elsewhere. Without memory for the copy, the
+// message as it is; one of plain ASCII needs none.
+std::string_view printable_text(std::string_view message, std::string& copy) noexcept {
+  const bool is_plain = std::all_of(message.begin(), message.end(),
+                                    [](unsigned char c) { return c >= 0x20 && c < 0x7F; });
+  if (is_plain) return message;
+  try {
+    return copy = printable(message);
+  } catch (const std::bad_alloc&) {
+    return message;
+  }
 }
 
 // Uses one writev(), so that lines of several processes on one terminal do not mix within a line.
@@ -80,6 +96,8 @@ bool wants_colour(bool is_terminal, const char* term, const char* no_color) {
 
 void log(LogLevel level, std::string_view module, std::string_view message) noexcept {
   if (level < log_level()) return;
+  std::string copy;
+  message = printable_text(message, copy);
   const std::lock_guard<std::mutex> lock(g_mutex);
   const std::string_view clear = g_status_line.empty() ? std::string_view() : kClearLine;
   write_stderr<7>({clear, prefix(level, g_is_coloured.load(std::memory_order_relaxed)), module,

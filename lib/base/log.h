@@ -1,9 +1,11 @@
 // base/log.h: logging to stderr, one event per line: `module: what happened key=value`.
 //
 // stdout carries results only. Kernels and per-token code do not log; they count. Thread-safe: a
-// line is written whole. log() allocates nothing, so running out of memory can be logged; no
-// function here throws. Text that stderr does not accept is lost. A status line can occupy the last
-// line of the terminal (set_status_line): log lines then appear above it.
+// line is written whole. Characters of a message that could move the cursor or begin another line
+// are written as U+FFFD (base/display_width.h: printable()). log() allocates nothing for a message
+// in ASCII, so running out of memory can be logged; no function here throws. Text that stderr does
+// not accept is lost. A status line can occupy the last line of the terminal (set_status_line): log
+// lines then appear above it.
 #pragma once
 
 #include <string>

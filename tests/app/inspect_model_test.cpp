@@ -325,6 +325,20 @@ TEST_SUITE("app/inspect_model") {
     }
   }
 
+  TEST_CASE("what a model's files say of themselves moves no cursor and makes no line") {
+    const TemporaryFolder folder;
+    write_text(folder.path() / "config.json",
+               R"({"model_type": "llama\u001b[2J\n  runs        yes", "architectures": ["X"]})");
+    const Finished finished = run_cli({"inspect", folder.path().string()}, "", kNowhere);
+    CHECK(finished.exit_code == 4);
+    CHECK(line_of(finished.out, "is") ==
+          "llama\uFFFD[2J\uFFFD  runs        yes, which this build does not run");
+    CHECK(line_of(finished.out, "runs").starts_with("no: "));
+    CHECK(finished.out.find('\x1b') == std::string::npos);
+    const JsonObject json = inspect_json(folder.path().string(), 4);
+    CHECK(json.require_string("model_type") == "llama\x1b[2J\n  runs        yes");
+  }
+
   TEST_CASE("a missing tokenizer_config.json is warned of, with what is assumed") {
     const TemporaryFolder place;
     const std::string folder = (place.path() / "model").string();

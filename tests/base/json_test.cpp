@@ -180,6 +180,8 @@ TEST_SUITE("base/json") {
         {"{\"a\": \"\xed\x95\"}", "bytes that are no UTF-8"},
         {"{\"a\": \"\n\"}", "a control character; in a text a line break is \\n"},
         {"{\"a\": \"\\q\"}", "column 9: \\q is no escape of JSON; a backslash is \\\\"},
+        {"{\"a\": \"\\\n\"}", "column 9: a control character; in a text a line break is \\n"},
+        {"{\"a\": \"\\\x1b[2J\"}", "column 9: a control character"},
         {R"({"a": "x\ud800 하늘"})",
          R"(column 10: \ud800 is a surrogate without its pair, which is no character)"},
         {R"({"a": "\uDC00"})", R"(column 9: \uDC00 is a surrogate without its pair)"},

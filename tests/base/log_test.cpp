@@ -31,6 +31,13 @@ TEST_SUITE("base/log") {
     CHECK(stderr_of([&] { log_info("run", long_text); }) == "run: " + long_text + "\n");
   }
 
+  TEST_CASE("what a message quotes begins no line and moves no cursor") {
+    CHECK(stderr_of([] { log_warning("run", "a\nerror: b\x1b[2Jc"); }) ==
+          "warning: run: a\uFFFDerror: b\uFFFD[2Jc\n");
+    CHECK(stderr_of([] { log_info("run", "\u202E눈.mp4"); }) == "run: \uFFFD눈.mp4\n");
+    CHECK(stderr_of([] { log_once(LogLevel::kInfo, "run", "\r"); }) == "run: \uFFFD\n");
+  }
+
   TEST_CASE("levels below the one that is set are dropped") {
     const auto at_level = [](LogLevel level) {
       return stderr_of([&] {
