@@ -15,6 +15,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/open_file.h"
 #include "bench/bench_report.h"
 #include "bench/cuda_prediction.h"
 #include "bench/draft_bench.h"
@@ -308,7 +309,7 @@ int print_prediction(const BenchFlags& flags, const config::Preset& preset) {
 // `--model qwen3-0.6b` means `--shape qwen3-0.6b` if there is no such folder.
 bool names_a_shape(const config::ModelSection& model) {
   const std::vector<std::string> names = plan::known_model_names();
-  return !model.is_composed && !std::filesystem::exists(model.path) &&
+  return !model.is_composed && !is_present(model.path) &&
          std::find(names.begin(), names.end(), model.path) != names.end();
 }
 

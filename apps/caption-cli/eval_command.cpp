@@ -23,6 +23,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/paths.h"
 #include "base/units.h"
 #include "eval/corpus.h"
 #include "eval/evaluate.h"
@@ -145,7 +146,7 @@ bool has_meteor_ko(const std::vector<eval::Metric>& metrics) {
 
 // Warns of options that change no score.
 void warn_of_idle(const EvalFlags& flags, const std::vector<eval::Metric>& metrics) {
-  if (flags.reference_field && !std::filesystem::is_directory(flags.references)) {
+  if (flags.reference_field && !is_folder(flags.references)) {
     log_warning("eval", "--reference-field has no effect with --references " +
                             records::escape_file_name(flags.references) +
                             ", which is no folder of label files");

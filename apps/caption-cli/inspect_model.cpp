@@ -10,6 +10,7 @@
 
 #include "backend/machine.h"
 #include "base/join.h"
+#include "base/paths.h"
 #include "bench/process_memory.h"
 #include "config/adapters.h"
 #include "config/generation_defaults.h"
@@ -42,11 +43,6 @@ namespace fs = std::filesystem;
 // of `plan`.
 constexpr bench::RooflineOptions kQuickly = {
     .buffer_bytes = 64LL << 20, .num_passes = 3, .flops_pass_us = 2'000};
-
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
 
 ModelInspection finish(ModelReport& report, std::optional<Error> refusal) {
   return {.text = report.text(), .json = report.to_json(), .refusal = std::move(refusal)};

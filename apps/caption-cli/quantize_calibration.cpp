@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/open_file.h"
+#include "base/paths.h"
 #include "base/sha256.h"
 #include "config/load_preset.h"
 #include "config/resolve.h"
@@ -39,9 +40,11 @@ namespace fs = std::filesystem;
 // followed.
 bool is_within(const fs::path& file, const fs::path& folder) {
   std::error_code error;
-  const fs::path place =
-      fs::weakly_canonical(fs::absolute(file).parent_path(), error) / file.filename();
-  fs::path whole = fs::weakly_canonical(fs::absolute(folder), error);
+  const fs::path given = fs::absolute(file, error);
+  fs::path whole = fs::absolute(folder, error);
+  if (given.empty() || whole.empty()) return false;  // the working folder has been removed
+  const fs::path place = fs::weakly_canonical(given.parent_path(), error) / file.filename();
+  whole = fs::weakly_canonical(whole, error);
   if (!whole.has_filename()) whole = whole.parent_path();  // it ended with a slash
   return std::mismatch(whole.begin(), whole.end(), place.begin(), place.end()).first == whole.end();
 }
@@ -134,7 +137,7 @@ config::LoadedPreset load_calibration_preset(const CalibrationFlags& flags, cons
   named.preset = flags.preset;
   config::LoadedPreset loaded = load_preset(named, globals.locations, machine);
   config::Preset& preset = loaded.preset;
-  const std::string whole = fs::absolute(model).lexically_normal().string();
+  const std::string whole = absolute_path(model).string();
   (preset.model.is_composed ? preset.model.llm : preset.model.path) = whole;
   preset.quantization.weights = config::WeightFormat::kF32;
   preset.quantization.double_quant = false;
@@ -243,7 +246,7 @@ void require_replaceable_calibration(const CalibrationFlags& flags, const fs::pa
   if (is_within(file, model)) refuse_to_save(file, "is in the model's folder");
   if (is_within(file, output)) refuse_to_save(file, "is in the folder of -o");
   std::error_code ignored;
-  const fs::path folder = fs::absolute(file).parent_path();
+  const fs::path folder = fs::absolute(file, ignored).parent_path();
   if (!fs::is_directory(folder, ignored)) {
     refuse_to_save(file, "its folder does not exist", ErrorCode::kIo);
   }

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/open_file.h"
+#include "base/paths.h"
 #include "base/units.h"
 #include "config/hub_cache.h"
 #include "config/resources.h"
@@ -166,7 +167,7 @@ std::filesystem::path find_source(const QuantizeFlags& flags, const Globals& glo
       model_locations(flags.calibration.preset, globals.locations, detect_machine());
   if (!is_present(name)) {
     require_possible_name(name, locations);
-  } else if (!std::filesystem::is_directory(name)) {
+  } else if (!is_folder(name)) {
     quantise::require_plain_folder(name);  // throws
   }
   return config::find_named_model(name, locations);

@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "base/paths.h"
+
 namespace caption::cli {
 namespace {
 
@@ -44,13 +46,13 @@ std::size_t count_needed(const std::set<fs::path>& paths) {
 std::vector<std::string> name_sheets(const std::vector<std::string>& paths) {
   std::map<fs::path, std::set<fs::path>> by_file_name;
   for (const std::string& path : paths) {
-    const fs::path whole = fs::absolute(path).lexically_normal();
+    const fs::path whole = absolute_path(path);
     by_file_name[whole.filename()].insert(whole);
   }
   std::map<std::string, fs::path> owners;
   std::vector<std::string> sheets;
   for (const std::string& path : paths) {
-    const fs::path whole = fs::absolute(path).lexically_normal();
+    const fs::path whole = absolute_path(path);
     const std::string name = join_last(whole, count_needed(by_file_name[whole.filename()]));
     std::string sheet = name + ".frames.png";
     for (int i = 2; owners.try_emplace(sheet, whole).first->second != whole; ++i) {

@@ -8,6 +8,7 @@
 #include "base/counted.h"
 #include "base/join.h"
 #include "base/json.h"
+#include "base/paths.h"
 #include "bench/process_memory.h"
 #include "config/draft_model.h"
 #include "config/examples.h"
@@ -93,7 +94,7 @@ void require_references(const eval::References& references, const pipeline::Inpu
     clips.push_back({.video = records::escape_file_name(path),
                      .caption = "",
                      .where = "the videos",
-                     .path = std::filesystem::absolute(path).lexically_normal().string()});
+                     .path = absolute_path(path).string()});
     if (is_paired({clips.back()})) return;
   }
   eval::pair_up(references, clips);

@@ -9,6 +9,7 @@
 #include "base/join.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "base/paths.h"
 #include "config/download_advice.h"
 #include "config/hub_cache.h"
 #include "plan/known_models.h"
@@ -17,11 +18,6 @@ namespace caption::config {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
 
 // The folder that refs/main names, which may be missing; nullopt without that file, and where it
 // holds no name of a folder.
@@ -42,7 +38,7 @@ std::optional<fs::path> read_main(const fs::path& repository) {
 fs::path find_snapshot(const std::string& name, const fs::path& repository) {
   std::vector<fs::path> found;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(repository / "snapshots", ignored)) {
+  for (const fs::directory_entry& entry : list_folder(repository / "snapshots", ignored)) {
     if (is_folder(entry.path())) found.push_back(entry.path());
   }
   if (found.empty()) return {};

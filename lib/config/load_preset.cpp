@@ -10,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "base/nearest.h"
 #include "base/open_file.h"
+#include "base/paths.h"
 #include "base/units.h"
 #include "config/examples.h"
 #include "config/parse_preset.h"
@@ -105,7 +106,7 @@ std::vector<PresetFile> list_presets(const fs::path& own_presets) {
   std::map<std::string, fs::path> found;
   for (const fs::path& folder : preset_folders(own_presets)) {
     std::error_code error;
-    const fs::directory_iterator entries(folder, error);
+    const std::vector<fs::directory_entry> entries = list_folder(folder, error);
     const bool is_absent =
         error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
     if (error && !is_absent) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/paths.h"
 #include "config/hub_cache.h"
 #include "config/preset.h"
 
@@ -17,11 +18,6 @@ namespace fs = std::filesystem;
 
 // A file in a build tree's folder of executables, never installed: one line, the source tree.
 constexpr const char* kSourceTreeFile = "caption-cli.resources";
-
-bool is_folder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
 
 // Whether a model can be there: a folder, or a GGUF file.
 bool is_place(const fs::path& path) {
@@ -62,7 +58,9 @@ std::vector<fs::path> resource_roots() {
   const fs::path folder = executable_folder();
   if (folder.empty()) return roots;
   const fs::path installed = folder / CAPTION_INSTALLED_RESOURCES;
-  if (is_folder(installed)) roots.push_back(fs::weakly_canonical(installed));
+  std::error_code error;
+  if (is_folder(installed)) roots.push_back(fs::canonical(installed, error));
+  if (error) roots.back() = installed;
   const std::string source_tree = read_source_tree(folder / kSourceTreeFile);
   if (is_folder(source_tree)) roots.emplace_back(source_tree);
   return roots;

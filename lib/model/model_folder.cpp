@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mend_advice.h"
 #include "base/open_file.h"
+#include "base/paths.h"
 #include "model/internal/adapter.h"
 #include "model/internal/model_files.h"
 #include "model/model_files.h"
@@ -50,7 +51,7 @@ bool is_later_part(const fs::path& path) {
 std::vector<fs::path> list_gguf_files(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+  for (const fs::directory_entry& entry : list_folder(folder, ignored)) {
     const fs::path& path = entry.path();
     // A FIFO or a link to nothing is refused when it is opened.
     if (path.extension() != ".gguf" || entry.is_directory(ignored)) continue;
@@ -67,8 +68,8 @@ fs::path folder_of(const fs::path& file) {
 
 bool holds_safetensors(const fs::path& folder) {
   std::error_code ignored;
-  const fs::directory_iterator files(folder, ignored);
-  return std::any_of(begin(files), end(files), [](const fs::directory_entry& entry) {
+  const std::vector<fs::directory_entry> entries = list_folder(folder, ignored);
+  return std::any_of(entries.begin(), entries.end(), [](const fs::directory_entry& entry) {
     return entry.path().extension() == ".safetensors";
   });
 }

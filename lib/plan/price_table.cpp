@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "base/mapped_file.h"
+#include "base/paths.h"
 
 namespace caption::plan {
 namespace {
@@ -248,7 +249,7 @@ std::vector<FoundPriceTable> find_made_price_tables(const Sha256& base_hash,
   std::map<std::string, FoundPriceTable> found;
   for (const fs::path& folder : folders) {
     std::error_code ignored;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    for (const fs::directory_entry& entry : list_folder(folder, ignored)) {
       if (entry.path().extension() != ".json") continue;
       try {
         PriceTable table = read_price_table(entry.path());

@@ -33,8 +33,12 @@ bool holds_gguf(const fs::path& folder) {
 }  // namespace
 
 void require_plain_folder(const fs::path& model) {
-  std::error_code ignored;
-  if (!fs::is_directory(model, ignored)) {
+  std::error_code error;
+  const fs::file_status status = fs::status(model, error);
+  if (status.type() == fs::file_type::none) {
+    throw Error(ErrorCode::kBadModel, model.string() + ": " + describe_errno(error.value()));
+  }
+  if (!fs::is_directory(status)) {
     throw Error(ErrorCode::kUsage,
                 model.string() +
                     (is_gguf(model) ? ": is a GGUF file; quantize takes the model that it was made "

@@ -7,8 +7,8 @@
 
 namespace caption::quantise {
 
-// Throws Error: kUsage for what is no folder; kBadModel for a folder without config.json, and for
-// one whose weights are quantised already.
+// Throws Error: kUsage for what is no folder; kBadModel for what cannot be examined, for a folder
+// without config.json, and for one whose weights are quantised already.
 void require_plain_folder(const std::filesystem::path& model);
 
 // Throws Error(kUsage) where what is made of a model would go into the model's own folder.

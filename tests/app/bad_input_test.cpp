@@ -144,6 +144,32 @@ TEST_SUITE("app/bad_input") {
     CHECK(smaller.exit_code == 0);
   }
 
+  TEST_CASE("a name that the system refuses is an error of its own, not one of the machine") {
+    const TemporaryFolder folder;
+    const std::string loop = (folder.path() / "loop").string();
+    fs::create_symlink("loop", loop);
+    const std::string captions = (folder.path() / "captions.jsonl").string();
+    write_text(captions, "{\"video\": \"a.mp4\", \"caption\": \"a\"}\n");
+    for (const std::string& name : {loop, std::string(300, 'x')}) {
+      const struct {
+        std::vector<std::string> arguments;
+        int exit_code;
+      } cases[] = {
+          {{"bench", "--model", name}, 3},
+          {{"run", "--model", name, sample_video("city-000-h264.mp4").string()}, 3},
+          {{"quantize", "--format", "nf4", "-o", captions + ".folder", name}, 3},
+          {{"eval", "--references", name, "--reference-field", "x", captions}, 3},
+      };
+      for (const auto& c : cases) {
+        CAPTURE(c.arguments);
+        const Finished finished = run_cli(c.arguments);
+        CAPTURE(finished.err);
+        CHECK(finished.exit_code == c.exit_code);
+        CHECK(finished.err.find("filesystem error") == std::string::npos);
+      }
+    }
+  }
+
   TEST_CASE("an unreadable clip is said to be unreadable") {
     if (::geteuid() == 0) {
       MESSAGE("root reads everything; not tested");
