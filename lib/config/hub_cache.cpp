@@ -25,7 +25,7 @@ std::optional<fs::path> read_main(const fs::path& repository) {
   const fs::path ref = repository / "refs/main";
   std::error_code ignored;
   if (!fs::is_regular_file(ref, ignored)) return std::nullopt;
-  std::string revision = read_text_file(ref, 4096);
+  std::string revision = read_model_file(ref);
   revision.erase(std::find_if(revision.begin(), revision.end(),
                               [](unsigned char c) { return c <= ' ' || c == '/'; }),
                  revision.end());
@@ -33,14 +33,22 @@ std::optional<fs::path> read_main(const fs::path& repository) {
   return repository / "snapshots" / revision;
 }
 
+// Whether the system refuses to say what is at a path, which may then be there.
+bool is_refused(const std::error_code& error) {
+  return error && error != std::errc::no_such_file_or_directory &&
+         error != std::errc::not_a_directory && error != std::errc::filename_too_long;
+}
+
 // Returns the snapshot that refs/main names or, where that is missing, the only one that is there;
-// an empty path if there is none. Throws for several.
-fs::path find_snapshot(const std::string& name, const fs::path& repository) {
+// an empty path if there is none, and where they cannot be listed: `obstacle` then receives the
+// reason. Throws for several.
+fs::path find_snapshot(const std::string& name, const fs::path& repository, std::string& obstacle) {
   std::vector<fs::path> found;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : list_folder(repository / "snapshots", ignored)) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : list_folder(repository / "snapshots", error)) {
     if (is_folder(entry.path())) found.push_back(entry.path());
   }
+  if (is_refused(error)) obstacle = describe_errno(error.value());
   if (found.empty()) return {};
   const std::optional<fs::path> main = read_main(repository);
   if (main && is_folder(*main)) return *main;
@@ -92,9 +100,14 @@ bool is_hub_name(std::string_view name) {
 fs::path find_in_hub_cache(std::string_view name_or_folder, const std::vector<fs::path>& caches) {
   std::string name(name_or_folder);
   if (is_folder(name)) return name;
-  std::error_code ignored;
-  if (name.ends_with(".gguf") && fs::is_regular_file(name, ignored)) return name;
-  if (fs::exists(name, ignored)) refuse_file(name);
+  std::error_code error;
+  const fs::file_status status = fs::status(name, error);
+  if (name.ends_with(".gguf") && fs::is_regular_file(status)) return name;
+  if (fs::exists(status)) refuse_file(name);
+  if (is_refused(error)) {
+    throw Error(model_file_code(error_code_of_errno(error.value())),
+                name + ": cannot be opened: " + describe_errno(error.value()));
+  }
   if (name.ends_with(".gguf")) {
     throw Error(ErrorCode::kBadModel,
                 name + ": no such file; name a GGUF file that is there, or the folder with it");
@@ -113,10 +126,11 @@ fs::path find_in_hub_cache(std::string_view name_or_folder, const std::vector<fs
   const std::size_t slash = name.find('/');
   const std::string repository = "models--" + name.substr(0, slash) + "--" + name.substr(slash + 1);
   for (const fs::path& cache : caches) {
-    if (fs::path snapshot = find_snapshot(name, cache / repository); !snapshot.empty()) {
-      return snapshot;
-    }
-    searched += (searched.empty() ? "" : ", ") + cache.string();
+    std::string obstacle;
+    fs::path snapshot = find_snapshot(name, cache / repository, obstacle);
+    if (!snapshot.empty()) return snapshot;
+    searched += (searched.empty() ? "" : ", ") + cache.string() +
+                (obstacle.empty() ? "" : ": cannot be listed: " + obstacle);
   }
   const DownloadAdvice advice = advise_download(name);
   throw Error(advice.code, name + ": neither a folder here nor in the local Hugging Face cache (" +

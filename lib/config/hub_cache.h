@@ -18,6 +18,7 @@ bool is_hub_name(std::string_view name);
 // The short name of a known model ("llava-next-video-7b") stands for its name on the hub. Throws
 // Error(kBadModel) that names the places searched, what the model needs and how to get it
 // (config/download_advice.h), or lists several snapshots of which refs/main names none;
+// kBadModel too for what cannot be examined or read, kOutOfMemory and kIo where the machine is why;
 // kUnavailable for a name that says that this build would not run the model.
 std::filesystem::path find_in_hub_cache(std::string_view name_or_folder,
                                         const std::vector<std::filesystem::path>& caches);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "config/download_advice.h"
 #include "config/hub_cache.h"
+#include "tests/support/other_user.h"
 
 namespace caption {
 namespace {
@@ -94,6 +95,40 @@ TEST_SUITE("config/hub_cache") {
     CHECK(message.find("/nonexistent/hub") != std::string::npos);
     CHECK(message.find("/nonexistent/home/hub") != std::string::npos);
     CHECK(message.find("hf download org/absent") != std::string::npos);
+  }
+
+  TEST_CASE("what cannot be examined is not said to be absent") {
+    const fs::path cache = make_cache("refused");
+    const fs::path repository = cache / "models--org--small-model";
+    fs::remove(repository / "snapshots/bbb");
+    const fs::path loop = cache / "loop";
+    fs::create_symlink("loop", loop);
+    const std::string leads_back = "Too many levels of symbolic links";
+    CHECK(refusal(loop.string()).find("loop: cannot be opened: " + leads_back) !=
+          std::string::npos);
+    fs::remove_all(repository / "snapshots");
+    fs::create_symlink("snapshots", repository / "snapshots");
+    CHECK(refusal("org/small-model", {cache, "/nonexistent/hub"})
+              .find("(" + cache.string() + ": cannot be listed: " + leads_back) !=
+          std::string::npos);
+    const fs::path second = make_cache("readable");
+    fs::remove(second / "models--org--small-model/snapshots/bbb");
+    CHECK(find_in_hub_cache("org/small-model", {cache, second}) ==
+          second / "models--org--small-model/snapshots/aaa");
+  }
+
+  TEST_CASE("a refs/main that cannot be read is an error of the model") {
+    const fs::path cache = make_cache("ref");
+    const fs::path ref = cache / "models--org--small-model/refs/main";
+    std::ofstream(ref) << "bbb";
+    fs::permissions(ref, fs::perms::none);
+    const test::OtherUser other;
+    std::error_code error;
+    if (!fs::exists(ref, error)) {
+      MESSAGE("other users may not enter the folder of the tests; not tested");
+      return;
+    }
+    CHECK(refusal("org/small-model", {cache}).find("Permission denied") != std::string::npos);
   }
 
   TEST_CASE("nothing that this build cannot run is offered for download") {
