@@ -65,10 +65,12 @@ bool write_all(int file, std::span<const std::byte> bytes) {
   return true;
 }
 
-// Returns whether open() failed for lack of resources or another reason outside the file. ELOOP
-// means that a link is in the place of one of our files.
+// Returns whether open() failed for lack of resources, of rights or for another reason outside the
+// file: one that this user may not read may be whole, and another user's. ELOOP means that a link
+// is in the place of one of our files.
 bool is_refusal(int error_number) {
-  return error_number != ELOOP && is_of_machine(error_code_of_errno(error_number));
+  return error_number == EACCES || error_number == EPERM ||
+         is_of_machine(error_code_of_errno(error_number));
 }
 
 // Throws unless the folder was listed completely: a file that is not listed would be neither found

@@ -5,7 +5,8 @@
 // under a temporary name and renamed, so several processes may share a folder. A file whose content
 // is not exactly what was put (cut short, damaged, of another version, foreign) is a miss with one
 // warning, and is removed; it is never returned and never an error. A file that the system fails to
-// read (no descriptor or memory left, a read error) is a miss with one warning, and is kept.
+// read (no descriptor or memory left, no right to read it, a read error) is a miss with one
+// warning, and is kept.
 #pragma once
 
 #include <cstddef>

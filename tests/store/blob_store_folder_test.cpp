@@ -11,6 +11,7 @@
 #include "blob_store_support.h"
 #include "store/blob_store.h"
 #include "tests/support/no_descriptors.h"
+#include "tests/support/other_user.h"
 
 namespace caption::store {
 namespace {
@@ -108,6 +109,25 @@ TEST_SUITE("store/blob_store_folder") {
     CHECK_FALSE(store.contains(key_of(1)));
     CHECK(store.get(key_of(2)) == make_blob(2, 1'000));
     CHECK(store.stats().stored == 1);
+  }
+
+  TEST_CASE("a file that only another user may read is a miss that stays") {
+    const Silence silence;
+    const fs::path folder = fresh_folder("of_another");
+    BlobStore store(folder, "pages", kPlenty);
+    store.put(key_of(1), make_blob(1, 1'000));
+    store.flush();
+    const fs::path file = files_in(folder).at(0);
+    fs::permissions(file, fs::perms::none);
+    fs::permissions(file.parent_path(), fs::perms::all);  // whoever may not read may remove
+    {
+      const test::OtherUser other;
+      CHECK_FALSE(store.get(key_of(1)).has_value());
+    }
+    CHECK(fs::exists(file));
+    CHECK(store.stats().damaged == 0);
+    fs::permissions(file, fs::perms::owner_all);
+    CHECK(store.get(key_of(1)) == make_blob(1, 1'000));
   }
 
   TEST_CASE("without a descriptor left a blob is a miss that stays, and a store cannot open") {
