@@ -36,7 +36,7 @@ struct Hasher::State {
 
 Hasher::Hasher() : state_(std::make_unique<State>()) {
   state_->xxh = XXH3_createState();
-  CAPTION_CHECK(state_->xxh != nullptr, "hash state could not be allocated");
+  if (state_->xxh == nullptr) throw Error(ErrorCode::kOutOfMemory, "not enough memory for a hash");
   XXH3_128bits_reset(state_->xxh);
 }
 

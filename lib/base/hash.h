@@ -28,7 +28,7 @@ Hash128 hash_string(std::string_view text);
 // Incremental form: the digest of several updates is the digest of their concatenation.
 class Hasher {
  public:
-  Hasher();
+  Hasher();  // throws Error(kOutOfMemory)
   ~Hasher();
   Hasher(const Hasher&) = delete;
   Hasher& operator=(const Hasher&) = delete;
