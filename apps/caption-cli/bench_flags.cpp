@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/join.h"
 #include "bench/cuda_prediction.h"
 #include "config/choices.h"
@@ -72,6 +73,7 @@ void add_predict_flag(CLI::App& command, BenchFlags& flags) {
                "of prefill and decoding, with weights of --dtype; of a shape without a decoder, "
                "of 64 frames."),
            predicted_cards())
+      ->transform([](const std::string& name) { return to_lower_ascii(name); })
       ->group(kGroup);
 }
 

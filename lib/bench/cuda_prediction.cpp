@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/ascii.h"
 #include "plan/cards.h"
 
 namespace caption::bench {
@@ -35,8 +36,9 @@ std::span<const CudaCard> cuda_cards() {
 
 const CudaCard* find_cuda_card(std::string_view name) {
   const std::span<const CudaCard> cards = cuda_cards();
-  const auto found = std::find_if(cards.begin(), cards.end(),
-                                  [&](const CudaCard& card) { return name == card.name; });
+  const auto found = std::find_if(cards.begin(), cards.end(), [&](const CudaCard& card) {
+    return equal_ignoring_case(name, card.name);
+  });
   return found == cards.end() ? nullptr : &*found;
 }
 

@@ -88,7 +88,7 @@ struct CudaCard {
 
 // plan::cards(), in their order.
 std::span<const CudaCard> cuda_cards();
-// Null for an unknown name.
+// Null for an unknown name. Upper and lower case are the same.
 const CudaCard* find_cuda_card(std::string_view name);
 
 // All calls of an operation in a step.

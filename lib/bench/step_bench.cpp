@@ -275,7 +275,7 @@ const CudaCard* find_card_of(const CudaDevice& gpu) {
   std::string word;
   for (const char c : gpu.name + " ") {
     if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      word += c;
       continue;
     }
     if (const CudaCard* const card = find_cuda_card(word)) return card;

@@ -361,7 +361,7 @@ TEST_SUITE("app/bench") {
     CHECK(codes.out.starts_with("qwen3-0.6b on l4, predicted, int4"));
     CHECK(codes.out.find("CodeTiles<BF16") != std::string::npos);
     const Finished tower =
-        run_cli({"bench", "--kernels", "--predict", "h100", "--shape", "clip-l-336"});
+        run_cli({"bench", "--kernels", "--predict", "H100", "--shape", "clip-l-336"});
     CHECK(tower.exit_code == 0);
     CHECK(tower.out.find("64 frames: ") != std::string::npos);
   }

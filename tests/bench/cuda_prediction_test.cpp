@@ -140,6 +140,7 @@ TEST_SUITE("bench/cuda_prediction") {
       REQUIRE(card != nullptr);
       CHECK(card->flops_per_s() == doctest::Approx(flops).epsilon(0.01));
     }
+    CHECK(find_cuda_card("H100") == find_cuda_card("h100"));
     CHECK(find_cuda_card("t5") == nullptr);
     CHECK_THROWS_AS(prediction_table("t5", "small", kShape), Error);
   }
