@@ -20,14 +20,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMaxNesting = 64;
-constexpr std::size_t kMaxQuotedBytes = 80;  // limit of a quotation from the file in a message
-
-// Text from the file for use in a message: valid UTF-8, one line, at most kMaxQuotedBytes.
-std::string excerpt(std::string_view text) {
-  std::string out = json_quote(text.substr(0, kMaxQuotedBytes));
-  if (text.size() > kMaxQuotedBytes) out += "...";
-  return out;
-}
 
 std::string describe(const Json& value) {
   switch (value.type()) {
@@ -36,7 +28,8 @@ std::string describe(const Json& value) {
     case Json::value_t::number_integer: return std::to_string(value.get<std::int64_t>());
     case Json::value_t::number_unsigned: return std::to_string(value.get<std::uint64_t>());
     case Json::value_t::number_float: return value.dump();  // 512.0 keeps its ".0"
-    case Json::value_t::string: return "string " + excerpt(value.get_ref<const std::string&>());
+    case Json::value_t::string:
+      return "string " + json_quote_start(value.get_ref<const std::string&>());
     case Json::value_t::array: return "a list of " + std::to_string(value.size());
     case Json::value_t::object: return "an object";
     default: return "an unknown value";
@@ -77,7 +70,7 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
   bool start_object(std::size_t /*size*/) override { return open(Json::object()); }
   bool key(std::string& key) override {
     auto [element, is_new] = open_.back()->get_ref<Json::object_t&>().emplace(key, nullptr);
-    if (!is_new) fail("key " + excerpt(key) + " appears twice");
+    if (!is_new) fail("key " + json_quote_start(key) + " appears twice");
     member_ = &element->second;
     return true;
   }
@@ -172,7 +165,7 @@ struct JsonObject::Node {
 
   std::string path_to(std::string_view key) const {
     std::string path = name + (is_root ? ": " : ".");
-    path += key.size() <= kMaxQuotedBytes ? make_valid_utf8(key) : excerpt(key);
+    path += key.size() <= kMaxQuotedBytes ? make_valid_utf8(key) : json_quote_start(key);
     return path;
   }
 
@@ -273,6 +266,17 @@ std::int64_t JsonObject::require_int(std::string_view key, std::int64_t min,
 double JsonObject::get_double(std::string_view key, double fallback) const {
   const Json* value = node_->find(key);
   return value == nullptr ? fallback : node_->to_double(key, *value);
+}
+
+double JsonObject::require_double(std::string_view key, double min, double max) const {
+  const Json* value = node_->find(key);
+  if (value == nullptr) node_->fail_absent(key, "a number");
+  const double number = node_->to_double(key, *value);
+  if (number < min || number > max) {
+    node_->fail(key, "expected " + json_number(min) + " to " + json_number(max) + ", found " +
+                         json_number(number));
+  }
+  return number;
 }
 
 bool JsonObject::get_bool(std::string_view key, bool fallback) const {

@@ -40,6 +40,7 @@ class JsonObject {
                        std::int64_t max) const;
   std::int64_t require_int(std::string_view key, std::int64_t min, std::int64_t max) const;
   double get_double(std::string_view key, double fallback) const;  // finite
+  double require_double(std::string_view key, double min, double max) const;
   bool get_bool(std::string_view key, bool fallback) const;
   std::string get_string(std::string_view key, std::string_view fallback) const;
   std::string require_string(std::string_view key) const;
@@ -64,9 +65,10 @@ class JsonObject {
 // A JSON string literal with its quotes. UTF-8 is not escaped, control characters are, and invalid
 // bytes become U+FFFD.
 std::string json_quote(std::string_view text);
+inline constexpr std::size_t kMaxQuotedBytes = 80;  // limits what a message quotes of a file
 // The same of the characters in the first `max_bytes` bytes, and "..." if there are more: for text
 // of a file in a message, which is one line.
-std::string json_quote_start(std::string_view text, std::size_t max_bytes = 80);
+std::string json_quote_start(std::string_view text, std::size_t max_bytes = kMaxQuotedBytes);
 
 // The shortest decimal that reads back as the same double; "null" for NaN and infinities, which
 // JSON does not have.

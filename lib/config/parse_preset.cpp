@@ -20,15 +20,10 @@
 namespace caption::config {
 namespace {
 
-constexpr std::size_t kMaxQuotedBytes = 80;  // limit for text of the file quoted in a message
 constexpr std::string_view kDeviceType = "device.type";
 constexpr std::string_view kModelPath = "model.path";
 constexpr std::string_view kWeights = "quantization.weights";
 constexpr std::string_view kAdapter = "model.adapter";
-
-std::string excerpt(std::string_view text) {
-  return json_quote(text.substr(0, kMaxQuotedBytes)) + (text.size() > kMaxQuotedBytes ? "..." : "");
-}
 
 // Formats a number as in messages and in `presets --show`: sizes and times with units.
 template <class T>
@@ -54,7 +49,7 @@ std::string assign(const Scalar& scalar, std::string& value) {
            std::to_string(kMaxTextBytes) + " are allowed";
   }
   if (scalar.text.find('\0') != std::string_view::npos) {
-    return "the text holds a NUL character, " + excerpt(scalar.text);
+    return "the text holds a NUL character, " + json_quote_start(scalar.text);
   }
   value = scalar.text;
   return {};
@@ -75,7 +70,7 @@ std::string assign(const Scalar& scalar, std::vector<std::string>& values) {
 std::string assign(const Scalar& scalar, bool& value) {
   const bool is_true = scalar.text == "true" || scalar.text == "on";
   if (scalar.is_string || (!is_true && scalar.text != "false" && scalar.text != "off")) {
-    return "expected true or false, or on or off, found " + excerpt(scalar.text);
+    return "expected true or false, or on or off, found " + json_quote_start(scalar.text);
   }
   value = is_true;
   return {};
@@ -138,13 +133,13 @@ std::string assign(const Scalar& scalar, Means means, T& value, const Range<T>& 
   const Reading reading = is_text ? Reading::kNoNumber : read_value(means, scalar.text, read);
   if (reading == Reading::kNoNumber || reading == Reading::kLeadingZeros) {
     return "expected " + std::string(what_is_expected<T>(means)) + ", found " +
-           excerpt(scalar.text) +
+           json_quote_start(scalar.text) +
            (reading == Reading::kLeadingZeros ? "; leave out the leading zeros" : "");
   }
   // The comparison also rejects NaN.
   if (reading == Reading::kTooLarge || !(read >= range.min && read <= range.max)) {
     return "expected " + number_text(means, range.min) + " to " + number_text(means, range.max) +
-           ", found " + excerpt(scalar.text);
+           ", found " + json_quote_start(scalar.text);
   }
   value = read;
   return {};
@@ -186,7 +181,7 @@ template <class E>
 requires std::is_enum_v<E> std::string assign(const Scalar& scalar, E& value) {
   const std::optional<E> choice = find_choice<E>(scalar.text);
   if (!choice) {
-    return "expected one of " + choice_names<E>() + ", found " + excerpt(scalar.text) +
+    return "expected one of " + choice_names<E>() + ", found " + json_quote_start(scalar.text) +
            suggest_choice<E>(scalar.text);
   }
   value = *choice;
@@ -292,16 +287,16 @@ std::string describe_unknown_key(std::string_view key) {
   if (!is_section(section)) {
     const std::vector<std::string> sections = section_names();
     const std::string flag = describe_flag(section);
-    return "unknown section " + excerpt(section) + "; there are " + join(sections) +
+    return "unknown section " + json_quote_start(section) + "; there are " + join(sections) +
            (flag.empty() ? did_you_mean(section, sections) : flag);
   }
   const std::vector<std::string> keys = keys_of(section);
   if (section.size() == key.size()) {
-    return excerpt(section) + " is a section; it takes the keys " + join(keys);
+    return json_quote_start(section) + " is a section; it takes the keys " + join(keys);
   }
   const std::string_view name = key.substr(section.size() + 1);
   const std::string flag = describe_flag(name);
-  return "unknown key " + excerpt(key) + "; the section has " + join(keys) +
+  return "unknown key " + json_quote_start(key) + "; the section has " + join(keys) +
          (flag.empty() ? did_you_mean(name, keys) : flag);
 }
 

@@ -28,14 +28,6 @@ constexpr std::size_t kMaxFileBytes = 1u << 16;
   throw Error(ErrorCode::kBadPreset, where + ": " + what);
 }
 
-double require_number(const JsonObject& object, const char* key, double min, double max) {
-  if (!object.has(key)) fail(object.name(), std::string("the key ") + key + " is missing");
-  const double value = object.get_double(key, 0);
-  if (value >= min && value <= max) return value;
-  fail(object.name(), std::string(key) + " is " + json_number(value) + ", expected " +
-                          json_number(min) + " to " + json_number(max));
-}
-
 KeptLayers parse(const std::string& text, const std::string& name) {
   const JsonObject root = JsonObject::parse(text, name, ErrorCode::kBadPreset);
   const std::int64_t layout =
@@ -61,12 +53,12 @@ KeptLayers parse(const std::string& text, const std::string& name) {
   }
   if (std::ssize(kept.left_out.layers) == kept.num_layers) fail(name, "left_out has all layers");
   if (!root.has("left_out")) fail(name, "the key left_out is missing");
-  kept.left_out.acceptance = require_number(root, "acceptance", 0, 1);
-  kept.left_out.cost = require_number(root, "cost", 0, 1);
+  kept.left_out.acceptance = root.require_double("acceptance", 0, 1);
+  kept.left_out.cost = root.require_double("cost", 0, 1);
   if (kept.left_out.cost == 0 && !kept.left_out.layers.empty()) {
     fail(name, "cost is 0, but a pass over the layers that are left costs something");
   }
-  kept.left_out.gain = require_number(root, "gain", 1, 100);
+  kept.left_out.gain = root.require_double("gain", 1, 100);
   return kept;
 }
 

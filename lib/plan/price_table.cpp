@@ -35,18 +35,10 @@ constexpr std::string_view kRemedy =
 void require_known_keys(const JsonObject& object, const std::set<std::string>& known) {
   for (const std::string& key : object.keys()) {
     if (known.count(key) == 0) {
-      fail(object.name(), "unknown key " + json_quote(key.substr(0, kMaxNameBytes)) +
-                              "; there are " + join(known));
+      fail(object.name(),
+           "unknown key " + json_quote_start(key, kMaxNameBytes) + "; there are " + join(known));
     }
   }
-}
-
-double require_number(const JsonObject& object, const std::string& key, double min, double max) {
-  if (!object.has(key)) fail(object.name(), "the key " + key + " is missing");
-  const double value = object.get_double(key, 0);
-  if (value >= min && value <= max) return value;
-  fail(object.name(), key + " is " + json_number(value) + ", expected " + json_number(min) +
-                          " to " + json_number(max));
 }
 
 std::string require_name(const JsonObject& object, const std::string& key) {
@@ -61,15 +53,15 @@ std::string require_name(const JsonObject& object, const std::string& key) {
 std::string require_hash(const JsonObject& object, const std::string& key) {
   std::string hash = object.require_string(key);
   if (parse_sha256(hash).has_value()) return hash;
-  fail(object.name(), key + " is " + json_quote(hash.substr(0, kMaxNameBytes)) +
+  fail(object.name(), key + " is " + json_quote_start(hash, kMaxNameBytes) +
                           ", expected the 64 hexadecimal digits of a SHA-256");
 }
 
 PairedDifference read_difference(const JsonObject& object) {
   require_known_keys(object, {"value", "low", "high"});
-  const PairedDifference difference{.value = require_number(object, "value", -1, 1),
-                                    .low = require_number(object, "low", -1, 1),
-                                    .high = require_number(object, "high", -1, 1)};
+  const PairedDifference difference{.value = object.require_double("value", -1, 1),
+                                    .low = object.require_double("low", -1, 1),
+                                    .high = object.require_double("high", -1, 1)};
   if (difference.low > difference.high) {
     fail(object.name(),
          "low is " + json_number(difference.low) + ", above high, " + json_number(difference.high));
@@ -83,13 +75,13 @@ FormatPrice read_format(const JsonObject& object) {
                "equal_captions", "weight_bytes", "decode_tokens_per_s"});
   FormatPrice price{
       .format = require_name(object, "format"),
-      .mean_kl = require_number(object, "mean_kl", 0, kMaxNumber),
-      .p99_kl = require_number(object, "p99_kl", 0, kMaxNumber),
-      .top1_agreement = require_number(object, "top1_agreement", 0, 1),
-      .equal_captions = require_number(object, "equal_captions", 0, 1),
+      .mean_kl = object.require_double("mean_kl", 0, kMaxNumber),
+      .p99_kl = object.require_double("p99_kl", 0, kMaxNumber),
+      .top1_agreement = object.require_double("top1_agreement", 0, 1),
+      .equal_captions = object.require_double("equal_captions", 0, 1),
       .weight_bytes = object.require_int("weight_bytes", 1, kMaxInt),
-      .decode_tokens_per_s = require_number(object, "decode_tokens_per_s", 0, kMaxNumber)};
-  if (object.has("meteor_ko")) price.meteor_ko = require_number(object, "meteor_ko", 0, 1);
+      .decode_tokens_per_s = object.require_double("decode_tokens_per_s", 0, kMaxNumber)};
+  if (object.has("meteor_ko")) price.meteor_ko = object.require_double("meteor_ko", 0, 1);
   if (const auto difference = object.get_object("meteor_ko_difference")) {
     price.meteor_ko_difference = read_difference(*difference);
   }

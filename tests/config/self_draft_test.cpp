@@ -81,7 +81,7 @@ TEST_SUITE("config/self_draft") {
     says(no_cost, "cost is 0");
     std::string no_gain = file_with(kHash, "6", "[1]");
     no_gain.replace(no_gain.find("gain"), 4, "pain");
-    says(no_gain, "gain is missing");
+    says(no_gain, "gain: is missing");
     const std::string whole = file_with(kHash, "6", "[1]");
     for (std::size_t size = 0; size < whole.size(); ++size) {  // truncated anywhere
       write(path, whole.substr(0, size));
