@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/ascii.h"
+
 namespace caption {
 namespace {
 
@@ -55,14 +57,6 @@ bool has_all_words(std::string_view typed, std::string_view wanted) {
   return !words.empty() && std::all_of(words.begin(), words.end(), [&](std::string_view word) {
     return word.size() > 2 && std::find(known.begin(), known.end(), word) != known.end();
   });
-}
-
-std::string to_lower_ascii(std::string_view name) {
-  std::string out(name);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
 }
 
 std::string_view without_dashes(std::string_view name) {

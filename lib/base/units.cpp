@@ -8,6 +8,7 @@
 #include <limits>
 #include <system_error>
 
+#include "base/ascii.h"
 #include "base/json.h"
 
 namespace caption {
@@ -15,14 +16,6 @@ namespace {
 
 constexpr std::string_view kPowers = "kmgtp";  // prefixes of the powers 1 to 5 of 1024 or 1000
 constexpr std::string_view kDigits = "0123456789";
-
-char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-std::string lowered(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), to_lower);
-  return out;
-}
 
 // A decimal number at the start of a text, with its parts.
 struct Decimal {
@@ -64,7 +57,7 @@ std::optional<std::int64_t> bytes_of_unit_in(const Decimal& number) {
   std::string_view unit = number.rest;
   if (unit.starts_with(' ')) unit.remove_prefix(1);
   if (unit.empty() && !number.rest.empty()) return std::nullopt;
-  return bytes_of_unit(lowered(unit));
+  return bytes_of_unit(to_lower_ascii(unit));
 }
 
 // 0.FRACTION of `unit`, rounded down. Exact: floor((a + floor(b)) / 10) is floor((a + b) / 10) for
@@ -134,7 +127,8 @@ std::optional<double> parse_seconds(std::string_view text) {
     if (!number.has_value()) return std::nullopt;
     text = number->rest;
     if (text.starts_with(' ')) text.remove_prefix(1);
-    std::string unit = lowered(text.substr(0, std::min(text.find_first_of(kDigits), text.size())));
+    std::string unit =
+        to_lower_ascii(text.substr(0, std::min(text.find_first_of(kDigits), text.size())));
     text.remove_prefix(unit.size());
     if (unit.ends_with(' ') && !text.empty()) unit.pop_back();  // "1h 30m"
     const auto* const found = std::find_if(kTimeUnits.begin(), kTimeUnits.end(),

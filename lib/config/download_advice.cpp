@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "backend/machine.h"
+#include "base/ascii.h"
 #include "base/join.h"
 #include "base/nearest.h"
 #include "base/units.h"
@@ -30,14 +30,8 @@ constexpr std::array kQuantisedEndings = {
     QuantisedEnding{"-exl2", "ExLlamaV2"},
 };
 
-std::string to_lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 const QuantisedEnding* find_quantised_ending(const std::string& hub_name) {
-  const std::string lower = to_lower(hub_name);
+  const std::string lower = to_lower_ascii(hub_name);
   const auto* const found =
       std::find_if(kQuantisedEndings.begin(), kQuantisedEndings.end(),
                    [&](const QuantisedEnding& known) { return lower.ends_with(known.ending); });
@@ -60,7 +54,7 @@ bool tells_of_experts(std::string_view part) {
 }
 
 bool is_mixture_of_experts(const std::string& hub_name) {
-  const std::string lower = to_lower(hub_name.substr(hub_name.find('/') + 1));
+  const std::string lower = to_lower_ascii(hub_name.substr(hub_name.find('/') + 1));
   if (lower.starts_with("gpt-oss")) return true;
   std::string_view rest = lower;
   while (true) {
@@ -179,7 +173,7 @@ std::string nearest_hub_names(const std::string& name) {
   std::vector<std::string> nearest;
   // A name that lacks its end, such as "-Instruct", means one of those that begin with it.
   for (const std::string& candidate : candidates) {
-    const bool is_begin = nearest.size() < kMost && to_lower(candidate).starts_with(to_lower(name));
+    const bool is_begin = nearest.size() < kMost && starts_with_ignoring_case(candidate, name);
     if (is_begin) nearest.push_back(candidate);
   }
   const bool has_begin = !nearest.empty();

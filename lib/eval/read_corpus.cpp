@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -142,11 +143,7 @@ References read_reference_lines(const fs::path& path, Problems& problems) {
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
 bool is_label(const fs::path& path) {
-  std::string suffix = path.extension().string();
-  std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return suffix == ".json";
+  return equal_ignoring_case(path.extension().string(), ".json");
 }
 
 // Whether `folder` is `root` or leads to it; both are canonical.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/log.h"
@@ -33,9 +34,7 @@ namespace fs = std::filesystem;
 constexpr const char* kGgufTextPrefix = "model.language_model.";
 
 bool is_tower_file(const fs::path& path) {
-  std::string name = path.filename().string();
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string name = to_lower_ascii(path.filename().string());
   return name.find("mmproj") != std::string::npos;
 }
 
@@ -98,7 +97,7 @@ std::vector<std::string> model_words(const fs::path& file) {
     if (std::string_view("-_. ").find(c) != std::string_view::npos) {
       words.emplace_back();
     } else {
-      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      words.back() += to_lower_ascii(c);
     }
   }
   std::erase_if(words, [](const std::string& word) { return word.empty() || word == "mmproj"; });

@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/counted.h"
 #include "pipeline/list_entry.h"
 #include "records/file_name.h"
@@ -308,10 +309,7 @@ bool claims_to_be_video(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   const std::size_t dot = name.rfind('.');
   if (dot == std::string_view::npos || dot == 0) return false;
-  std::string suffix(name.substr(dot));
-  std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  const std::string suffix = to_lower_ascii(name.substr(dot));
   return std::find(kVideoSuffixes.begin(), kVideoSuffixes.end(), suffix) != kVideoSuffixes.end();
 }
 

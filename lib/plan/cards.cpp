@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
+
+#include "base/ascii.h"
 
 namespace caption::plan {
 namespace {
@@ -27,13 +28,9 @@ constexpr std::array kCards = {
 std::span<const Card> cards() { return kCards; }
 
 std::optional<Card> find_card(std::string_view name) {
-  const auto equal = [&](const Card& card) {
-    const std::string_view other = card.name;
-    return std::equal(
-        name.begin(), name.end(), other.begin(), other.end(),
-        [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
-  };
-  const auto card = std::find_if(kCards.begin(), kCards.end(), equal);
+  const auto card = std::find_if(kCards.begin(), kCards.end(), [&](const Card& candidate) {
+    return equal_ignoring_case(name, candidate.name);
+  });
   return card == kCards.end() ? std::nullopt : std::optional<Card>(*card);
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
+#include "base/ascii.h"
 #include "plan/internal/known_shapes.h"
 
 namespace caption::plan {
@@ -121,18 +121,13 @@ constexpr std::array kKnown = {
           [] { return onevision(qwen3(kQwen3Size14B), siglip_so400m(27, 16)); }},
 };
 
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
-}
-
 // Whether `name` names the repository, with or without the ending "-hf": the repositories of
 // InternVL without it hold the same weights under other names.
 bool is_repository(std::string_view name, std::string_view hub_name) {
   if (equal_ignoring_case(name, hub_name)) return true;
   constexpr std::string_view kEnding = "-hf";
-  if (!name.starts_with("OpenGVLab/") || hub_name.size() < kEnding.size()) return false;
+  if (!starts_with_ignoring_case(name, "OpenGVLab/") || hub_name.size() < kEnding.size())
+    return false;
   const std::string_view stem = hub_name.substr(0, hub_name.size() - kEnding.size());
   return equal_ignoring_case(hub_name.substr(stem.size()), kEnding) &&
          equal_ignoring_case(name, stem);

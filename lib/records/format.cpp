@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/json.h"
@@ -133,10 +134,7 @@ std::optional<Format> format_of_suffix(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   const std::size_t dot = name.rfind('.');
   if (dot == std::string_view::npos || dot == 0) return std::nullopt;
-  std::string suffix(name.substr(dot + 1));
-  std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  const std::string suffix = to_lower_ascii(name.substr(dot + 1));
   if (suffix == "ndjson") return Format::kJsonl;
   const auto format = std::find_if(kFormats.begin(), kFormats.end(), [&](Format candidate) {
     return format_name(candidate) == suffix;

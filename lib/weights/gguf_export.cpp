@@ -1,7 +1,6 @@
 #include "weights/gguf_export.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
@@ -12,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
@@ -326,10 +326,8 @@ void require_space(const fs::path& folder, const std::vector<const FilePlan*>& m
 }
 
 // The file of a vision tower is known by this part of its name.
-void require_text_name(const fs::path& model_folder, std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (name.find("mmproj") == std::string::npos) return;
+void require_text_name(const fs::path& model_folder, const std::string& name) {
+  if (to_lower_ascii(name).find("mmproj") == std::string::npos) return;
   throw Error(
       ErrorCode::kUsage,
       model_folder.string() +

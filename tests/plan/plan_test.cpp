@@ -100,6 +100,7 @@ TEST_SUITE("plan/plan") {
     }
     // The repositories of InternVL that carry their own code hold the same weights.
     CHECK(find_known_model("OpenGVLab/InternVL3_5-8B")->name == "OpenGVLab/InternVL3_5-8B");
+    CHECK(find_known_model("opengvlab/internvl3_5-8b").has_value());
     CHECK(find_hub_name("internvl3.5-8b") == "OpenGVLab/InternVL3_5-8B-HF");
     CHECK_FALSE(find_known_model("Qwen/Qwen3-VL-8B").has_value());
   }

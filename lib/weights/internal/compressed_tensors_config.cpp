@@ -1,9 +1,9 @@
 #include "weights/internal/compressed_tensors_config.h"
 
 #include <algorithm>
-#include <cctype>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/mend_advice.h"
 
 namespace caption::weights {
@@ -19,13 +19,6 @@ struct FormatName {
 constexpr FormatName kFormats[] = {{"pack-quantized", CompressedFormat::kPackedInts},
                                    {"int-quantized", CompressedFormat::kInts},
                                    {"float-quantized", CompressedFormat::kFloats}};
-
-std::string to_lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](char letter) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  });
-  return text;
-}
 
 JsonObject require_object(const JsonObject& parent, std::string_view key) {
   if (auto found = parent.get_object(key)) return *found;
@@ -54,7 +47,7 @@ CompressedFormat read_format(const JsonObject& owner, const std::string& name, b
 
 // Returns the strategy, or the one that group_size implies without it.
 std::string read_strategy(const JsonObject& weights) {
-  if (weights.has("strategy")) return to_lower(weights.require_string("strategy"));
+  if (weights.has("strategy")) return to_lower_ascii(weights.require_string("strategy"));
   if (!weights.has("group_size")) return "tensor";
   return weights.get_int("group_size", -1, -1, kMaxExtent) == -1 ? "channel" : "group";
 }
@@ -88,7 +81,7 @@ ScaleBlock read_block(const JsonObject& weights, bool is_float) {
 bool read_order(const JsonObject& weights) {
   if (weights.is_blank("actorder")) return false;
   if (weights.type_of("actorder") == JsonType::kBool) return true;  // an older name of "group"
-  const std::string order = to_lower(weights.require_string("actorder"));
+  const std::string order = to_lower_ascii(weights.require_string("actorder"));
   if (order == "group" || order == "dynamic") return true;
   if (order == "weight" || order == "static") return false;
   refuse_value(weights, "actorder " + quote_name(order), "group and weight are");
@@ -104,7 +97,7 @@ bool read_rounds_activations(const JsonObject& group) {
   const JsonObject activations = require_object(group, "input_activations");
   const auto has = [&](const char* key, const char* value) {
     return activations.type_of(key) == JsonType::kString &&
-           to_lower(activations.require_string(key)) == value;
+           to_lower_ascii(activations.require_string(key)) == value;
   };
   const auto is_set = [&](const char* key, bool otherwise) {
     if (!activations.has(key)) return otherwise;
@@ -121,7 +114,7 @@ CompressionScheme read_scheme(const JsonObject& group, const std::string& format
   refuse_unknown_keys(weights,
                       {"num_bits", "type", "symmetric", "strategy", "group_size", "block_structure",
                        "actorder", "observer", "observer_kwargs", "scale_dtype", "zp_dtype"});
-  const std::string type = to_lower(weights.get_string("type", "int"));
+  const std::string type = to_lower_ascii(weights.get_string("type", "int"));
   if (type != "int" && type != "float") {
     refuse_value(weights, "type " + quote_name(type), "int and float are");
   }

@@ -1,12 +1,12 @@
 #include "weights/internal/gptq_config.h"
 
-#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 
+#include "base/ascii.h"
 #include "weights/internal/coded_source.h"
 #include "weights/internal/packed_config.h"
 
@@ -19,9 +19,7 @@ std::optional<bool> is_new_gptqmodel(std::string_view quantizer) {
   constexpr std::string_view kName = "gptqmodel:";
   constexpr std::int64_t kMinor = 9;
   const bool has_name =
-      quantizer.size() > kName.size() &&
-      std::equal(kName.begin(), kName.end(), quantizer.begin(),
-                 [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
+      quantizer.size() > kName.size() && starts_with_ignoring_case(quantizer, kName);
   if (!has_name) return std::nullopt;
   const char* const end = quantizer.data() + quantizer.size();
   std::int64_t major = 0;
