@@ -93,16 +93,15 @@ Finding examine_gpu(const Facts& facts) {
     return finding;
   }
   const auto num_devices = static_cast<int>(facts.machine.cuda_devices.size());
+  const bool lacks_driver = facts.nvidia.driver_version.empty() && num_devices == 0;
   finding.text = counted(std::max(facts.nvidia.num_cards, num_devices), "NVIDIA card");
-  finding.text +=
-      facts.nvidia.driver_version.empty() && num_devices == 0
-          ? ", no driver loaded"
-          : ", driver " + (facts.nvidia.driver_version.empty() ? std::string("loaded")
-                                                               : facts.nvidia.driver_version);
-  if (!facts.has_cuda_kernels) {
-    finding.text += "; " + without_kernels;
-  } else {
-    finding.text += "; " + facts.machine.cuda_status;
+  finding.text += lacks_driver ? ", no driver loaded"
+                               : ", driver " + (facts.nvidia.driver_version.empty()
+                                                    ? std::string("loaded")
+                                                    : facts.nvidia.driver_version);
+  finding.text += "; " + (facts.has_cuda_kernels ? facts.machine.cuda_status : without_kernels);
+  // Where a driver is loaded, the status says what is wrong with it or with the card.
+  if (facts.has_cuda_kernels && lacks_driver) {
     finding.remedy = "apt-get install nvidia-driver (Debian), ubuntu-drivers install (Ubuntu)";
   }
   return finding;

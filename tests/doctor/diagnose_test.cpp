@@ -161,8 +161,12 @@ TEST_SUITE("doctor/diagnose") {
     facts.nvidia = {.num_cards = 1, .driver_version = "550.54.15"};
     CHECK(find(facts, "GPU").text.starts_with("1 NVIDIA card, driver 550.54.15; "));
     facts.has_cuda_kernels = true;
-    facts.machine.cuda_status = "no CUDA: the driver sees no device";
+    facts.machine.cuda_status = "no CUDA: K80 has compute capability 3.7; 7.5 or later is needed";
     CHECK(find(facts, "GPU").state == State::kNote);
+    CHECK(find(facts, "GPU").text.find("compute capability 3.7") != std::string::npos);
+    CHECK(find(facts, "GPU").remedy.empty());
+    facts.nvidia.driver_version.clear();
+    facts.machine.cuda_status = "no CUDA: there is no NVIDIA driver";
     CHECK(find(facts, "GPU").remedy.find("nvidia-driver") != std::string::npos);
     facts.machine.cuda_devices = {{.name = "L4", .memory_bytes = 24'000'000'000}};
     CHECK(find(facts, "GPU").state == State::kOk);
