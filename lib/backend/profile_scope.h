@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string_view>
 
@@ -13,7 +14,8 @@ namespace caption {
 
 // Adds the time between two events of `stream`, at its construction and its destruction, to the
 // stream's profile, unless that is null. Must not outlive the stream. Scopes of one stream do not
-// nest.
+// nest. The constructor throws as Stream::record(); a time that cannot be added at the end of the
+// scope is lost.
 class ProfileScope {
  public:
   // `operation` is a string literal.
@@ -22,8 +24,12 @@ class ProfileScope {
     if (stream.profile() != nullptr) begin_ = stream.record();
   }
   ~ProfileScope() {
-    if (begin_.has_value() && stream_.profile() != nullptr) {
+    if (!begin_.has_value() || stream_.profile() == nullptr) return;
+    try {
       stream_.profile()->add(key_, *begin_, stream_.record());
+    } catch (const std::exception&) {
+      // A GPU that fails, or lack of memory: this time is lost. The next call of the stream throws
+      // the GPU's error, which a destructor cannot.
     }
   }
   ProfileScope(const ProfileScope&) = delete;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/profile.h"
+#include "backend/profile_scope.h"
 #include "backend/stream.h"
 #include "base/error.h"
 #include "tests/engine/fake_decoder.h"
@@ -121,6 +123,20 @@ TEST_CASE("whenever the GPU is lost, the engine ends with an error and what was 
     CAPTURE(num_host_pages);
     check_losses(options_with_host_pages(num_host_pages));
   }
+}
+
+TEST_CASE("a GPU that is lost while a kernel is timed costs the time alone") {
+  ThreadPool pool(1);
+  Stream stream(Context{.device = Device::kCuda}, pool);
+  caption::Profile profile;
+  stream.set_profile(&profile);
+  {
+    const caption::ProfileScope scope(stream, "norm");
+    cuda_emulator::lose_device_at(0);
+  }
+  CHECK_THROWS_AS(stream.synchronize(), Error);
+  cuda_emulator::lose_device_at(-1);
+  CHECK(profile.entries().empty());
 }
 
 TEST_SUITE_END();
