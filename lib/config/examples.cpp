@@ -21,11 +21,12 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
-// Reports every problem with the file as an error of the command line.
+// Reports every problem with the file as an error of the command line; those of the machine stay.
 std::string read_file(const fs::path& path) {
   try {
     return std::string(without_byte_order_mark(read_text_input(path, kMaxFileBytes)));
   } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
     throw Error(ErrorCode::kUsage, std::string(error.what()) +
                                        "; examples are read from a text file of at most 1 MiB");
   }

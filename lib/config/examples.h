@@ -24,7 +24,7 @@ std::vector<std::string> resolve_example_paths(const std::vector<std::string>& e
 
 // Reads a UTF-8 file with one example per line, whose paths are relative to it. Empty lines are
 // skipped. Throws Error(kUsage) with file:line, also for a file that cannot be read or is larger
-// than 1 MiB.
+// than 1 MiB; kOutOfMemory and kIo where the machine is why.
 std::vector<std::string> read_example_file(const std::filesystem::path& path);
 
 // Reads the examples' videos, relative to the working folder, with the preset's sampling. Throws as

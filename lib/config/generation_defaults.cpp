@@ -79,7 +79,8 @@ std::optional<GenerationConfig> find_generation_config(const Preset& preset,
   std::filesystem::path folder;
   try {
     folder = find_model(name, locations);
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
     return std::nullopt;
   }
   return model::read_generation_config(folder);

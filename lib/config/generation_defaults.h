@@ -31,7 +31,7 @@ void adopt_generation_config(Preset& preset, const model::GenerationConfig& conf
 
 // Reads the file of the preset's model; for a composed model, of its language model. Returns
 // std::nullopt when the model's folder is not available. Throws Error(kBadModel) as
-// read_generation_config().
+// read_generation_config(); kOutOfMemory and kIo where the machine prevents looking for the model.
 std::optional<model::GenerationConfig> find_generation_config(const Preset& preset,
                                                               const Locations& locations);
 
