@@ -15,6 +15,7 @@
 
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/open_file.h"
 #include "records/file_name.h"
 #include "stdout_buffer.h"
@@ -33,6 +34,15 @@ bool can_be_replaced(const std::filesystem::path& path) {
   return S_ISREG(status.stx_mode) && (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0;
 }
 
+// Returns 0 or errno. Some file systems report only when a file is closed that it could not be
+// written.
+int write_in_place(const std::filesystem::path& path, const std::string& text) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file.get() < 0) return errno;
+  if (const int error = write_whole(file.get(), text); error != 0) return error;
+  return ::close(file.release()) == 0 || errno == EINTR ? 0 : errno;
+}
+
 }  // namespace
 
 void write_text(const std::string& path, const std::string& text) {
@@ -42,12 +52,9 @@ void write_text(const std::string& path, const std::string& text) {
   }
   const std::filesystem::path real = real_path(path);
   if (can_be_replaced(real)) return write_file_atomically(real, text);
-  errno = 0;
-  std::ofstream file(real, std::ios::binary | std::ios::trunc);
-  file << text << std::flush;
-  if (file) return;
-  const std::string reason = errno == 0 ? std::string() : ": " + describe_errno(errno);
-  throw Error(ErrorCode::kIo, path + ": cannot write" + reason);
+  if (const int error = write_in_place(real, text); error != 0) {
+    throw Error(output_error_code(error), path + ": cannot write: " + describe_errno(error));
+  }
 }
 
 namespace {

@@ -13,6 +13,8 @@ class FileDescriptor {
   FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept;
   int get() const { return number_; }
+  // Returns the number, which is the caller's to close from then on.
+  int release() { return std::exchange(number_, -1); }
 
  private:
   int number_;
