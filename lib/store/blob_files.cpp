@@ -185,6 +185,16 @@ std::optional<std::vector<std::byte>> BlobFiles::read(const Hash128& key,
   return payload;
 }
 
+std::optional<std::int64_t> BlobFiles::find_size(const Hash128& key) const {
+  const FileDescriptor folder = open_folder(folder_of(key));
+  struct stat status {};
+  const bool is_there =
+      folder.get() >= 0 &&
+      ::fstatat(folder.get(), file_name_of(key).c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+      S_ISREG(status.st_mode) && status.st_size <= max_bytes_;
+  return is_there ? std::optional<std::int64_t>(status.st_size) : std::nullopt;
+}
+
 std::string BlobFiles::write(const Hash128& key, std::span<const std::byte> payload) {
   const std::string name = file_name_of(key);
   const std::string temporary = key.hex() + "." + std::to_string(::getpid()) + "." +

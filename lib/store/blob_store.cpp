@@ -124,13 +124,22 @@ std::optional<std::vector<std::byte>> BlobStore::State::read(
     return payload;
   }
   ++stats.misses;
-  if (fault.is_damage) forget(key);
-  if (fault.text.empty()) return std::nullopt;
+  if (fault.text.empty()) {
+    // The file may have been written since it was looked for, here or by another process.
+    const std::optional<std::int64_t> size_bytes = files.find_size(key);
+    if (size_bytes.has_value()) {
+      add(key, *size_bytes);
+    } else {
+      forget(key);
+    }
+    return std::nullopt;
+  }
   if (!fault.is_damage) {
     warn("unread", files.path_of(key).string() + ": cannot be read (" + fault.text +
                        "); its content is computed again");
     return std::nullopt;
   }
+  forget(key);
   ++stats.damaged;
   warn("damaged", files.path_of(key).string() + ": " + fault.text +
                       "; it is removed and its content computed again");

@@ -15,6 +15,23 @@ namespace caption::store {
 namespace {
 
 TEST_SUITE("store/blob_store") {
+  TEST_CASE("a blob that is written while it is looked for is known and counted") {
+    const Silence silence;
+    BlobStore store(fresh_folder("looked_for"), "pages", kPlenty);
+    constexpr std::uint64_t kNumBlobs = 300;
+    std::atomic<std::uint64_t> current{0};
+    std::thread reader([&] {
+      for (std::uint64_t i = 0; i < kNumBlobs; i = current.load()) store.get(key_of(i));
+    });
+    for (std::uint64_t i = 0; i < kNumBlobs; i = ++current) {
+      store.put(key_of(i), make_blob(i, 10));
+      store.flush();
+    }
+    reader.join();
+    CHECK(store.stats().bytes == std::int64_t{kNumBlobs} * (10 + kHeaderBytes));
+    for (std::uint64_t i = 0; i < kNumBlobs; ++i) CHECK(store.contains(key_of(i)));
+  }
+
   TEST_CASE("gives back what was put, at once, after a flush, and to the next store") {
     const fs::path folder = fresh_folder("round_trip");
     {

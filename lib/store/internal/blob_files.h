@@ -55,6 +55,9 @@ class BlobFiles {
   std::optional<std::vector<std::byte>> read(const Hash128& key,
                                              std::optional<std::size_t> wanted_bytes,
                                              BlobFault& fault) const;
+  // The bytes of the blob's file, without reading it; nothing if there is none that read() would
+  // read.
+  std::optional<std::int64_t> find_size(const Hash128& key) const;
   // Returns why the file could not be written; empty if it was.
   std::string write(const Hash128& key, std::span<const std::byte> payload);
   void remove(const Hash128& key) const;
