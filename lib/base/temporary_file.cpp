@@ -39,6 +39,7 @@ TemporaryFile::TemporaryFile(const std::filesystem::path& folder)
 }
 
 void TemporaryFile::reserve(std::int64_t bytes) const {
+  if (bytes <= 0) return;  // fallocate() refuses to allocate nothing
   int result = -1;
   do {
     result = ::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, bytes);

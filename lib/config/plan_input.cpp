@@ -139,7 +139,7 @@ bench::Roofline measure_host(const Context& context, const Preset& preset, const
   constexpr std::int64_t kLeastBufferBytes = 1LL << 20;
   bench::RooflineOptions limited = options;
   limited.buffer_bytes =
-      std::clamp(machine.memory_bytes / 8, kLeastBufferBytes, options.buffer_bytes);
+      std::min(std::max(machine.memory_bytes / 8, kLeastBufferBytes), options.buffer_bytes);
   // Formats are compared by these rates, so each arithmetic is measured in several rounds, and a
   // disturbance by other processes in one of them does not count against one arithmetic alone.
   constexpr int kNumRounds = 3;
