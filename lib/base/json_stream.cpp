@@ -260,7 +260,7 @@ std::string_view JsonStream::skip_value() {
   } else if (kind == Kind::kLiteral) {
     while (pos_ < text_.size() && text_[pos_] >= 'a' && text_[pos_] <= 'z') ++pos_;
   } else {
-    std::size_t depth = 0;
+    std::string closers;  // of the open objects and lists, the outermost first
     do {
       if (pos_ == text_.size()) fail_syntax();
       const char c = text_[pos_];
@@ -268,10 +268,14 @@ std::string_view JsonStream::skip_value() {
         skip_string();
         continue;
       }
-      if (c == '{' || c == '[') ++depth;
-      if (c == '}' || c == ']') --depth;
+      if (c == '{') closers += '}';
+      if (c == '[') closers += ']';
+      if (c == '}' || c == ']') {
+        if (closers.back() != c) fail_syntax();
+        closers.pop_back();
+      }
       ++pos_;
-    } while (depth > 0);
+    } while (!closers.empty());
   }
   return text_.substr(begin, pos_ - begin);
 }

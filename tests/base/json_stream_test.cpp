@@ -115,8 +115,8 @@ TEST_SUITE("base/json_stream") {
     CHECK_THROWS_AS(stream_of("1e999").read_double(), Error);
   }
 
-  TEST_CASE("a value that never ends is refused") {
-    for (const char* text : {"[[", "{\"a", "\"\\", "[\"]", "["}) {
+  TEST_CASE("a value that never ends, or with another bracket, is refused") {
+    for (const char* text : {"[[", "{\"a", "\"\\", "[\"]", "[", "[}", "{]", "[{\"a\": [1}]}"}) {
       CAPTURE(std::string(text));
       CHECK_THROWS_WITH_AS(stream_of(text).skip_value(), doctest::Contains("not valid JSON"),
                            Error);
