@@ -11,8 +11,6 @@ namespace caption {
 inline constexpr const char* kDownloadOrMend = "download the file again, or mend it";
 // The advice for GGUF files.
 inline constexpr const char* kConvertAgain = "download the file again, or convert the model again";
-// The manifest in a folder that quantize makes: its first file; config.json is the last one.
-inline constexpr const char* kQuantizeManifest = "caption-cli.quantize.json";
 inline constexpr const char* kRunAnother = "run another model";
 
 // Returns "; " and kDownloadOrMend for kBadModel, and an empty text for any other code.

@@ -15,6 +15,9 @@
 
 namespace caption::model {
 
+// The manifest in a folder that quantize makes: its first file; config.json is the last one.
+inline constexpr const char* kQuantizeManifest = "caption-cli.quantize.json";
+
 // The weight files of a folder, or one file; a GGUF file of a language model has its tower's, too.
 struct WeightFiles {
   std::vector<std::filesystem::path> paths;

@@ -26,6 +26,7 @@
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/text_model.h"
 #include "model/internal/vision_config.h"
+#include "model/model_files.h"
 #include "model/read_blueprint.h"
 #include "model/vit_blueprint.h"
 #include "weights/open_source.h"

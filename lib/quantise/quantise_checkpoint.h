@@ -29,13 +29,13 @@
 #include "backend/cpu_tier.h"
 #include "base/digest_cache.h"
 #include "base/free_space.h"
-#include "base/mend_advice.h"
+#include "model/model_files.h"
 #include "quantise/calibration.h"
 #include "quantise/format.h"
 
 namespace caption::quantise {
 
-inline constexpr const char* kManifestName = kQuantizeManifest;
+inline constexpr const char* kManifestName = model::kQuantizeManifest;
 
 struct QuantiseProgress {
   std::int64_t tensors_done = 0;
