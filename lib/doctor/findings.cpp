@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/json.h"
+#include "base/json_writer.h"
 
 namespace caption::doctor {
 namespace {
@@ -50,17 +50,15 @@ std::string to_text(const std::vector<Finding>& findings) {
 }
 
 std::string to_json(const std::vector<Finding>& findings) {
-  std::string out = std::string("{\"works\":") + (count_missing(findings) == 0 ? "true" : "false") +
-                    ",\"findings\":[";
+  JsonWriter json;
+  json.begin_object().add("works", count_missing(findings) == 0).begin_list("findings");
   for (const Finding& finding : findings) {
-    out += std::string(&finding == &findings.front() ? "" : ",") +
-           "{\"name\":" + json_quote(finding.name) +
-           ",\"state\":" + json_quote(state_name(finding.state)) +
-           ",\"text\":" + json_quote(finding.text);
-    if (!finding.remedy.empty()) out += ",\"remedy\":" + json_quote(finding.remedy);
-    out += "}";
+    json.begin_object().add("name", finding.name).add("state", state_name(finding.state));
+    json.add("text", finding.text);
+    if (!finding.remedy.empty()) json.add("remedy", finding.remedy);
+    json.end_object();
   }
-  return out + "]}\n";
+  return json.end_list().end_object().text() + "\n";
 }
 
 }  // namespace caption::doctor
