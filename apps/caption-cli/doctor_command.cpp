@@ -51,8 +51,9 @@ std::int64_t least_weight_bytes(const Context& context, const model::Blueprint& 
   return least;
 }
 
-// Sets the memory that `run` holds before the first clip and the memory that the preset may use, as
-// config::plan_kv_cache_bytes() compares them; for a preset of a card, the card's memory.
+// Sets the bytes of the weights and of the activations of a step, and the memory that the preset
+// may use; for a preset of a card, the card's memory. What `run` holds besides for adapters, a
+// draft model and drafted tokens is not counted; `plan` counts it.
 void examine_memory(const Context& context, const config::LoadedPreset& loaded,
                     const Machine& machine, doctor::PresetFacts& facts) {
   const config::Preset& preset = loaded.preset;

@@ -1,5 +1,4 @@
 #include "terminal.h"
-#include "environment.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -7,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+
+#include "environment.h"
 
 namespace caption::cli {
 namespace {

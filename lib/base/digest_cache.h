@@ -9,6 +9,7 @@
 #include <atomic>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "base/open_file.h"
 #include "base/sha256.h"

@@ -1,9 +1,9 @@
+#include "base/figures.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
-
-#include "base/figures.h"
 
 namespace caption {
 namespace {

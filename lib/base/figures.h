@@ -7,7 +7,8 @@ namespace caption {
 
 // Formats with three significant figures and a power of 1000: "28.4 G", "1.05 k", "7.31".
 std::string format_si(double value);
-// Formats with at least `digits` significant figures and no exponent: "0.0123", "4610".
+// Formats with at least `digits` significant figures, as far as nine decimals give them, and no
+// exponent: "0.0123", "4610", "0.000000001".
 std::string format_number(double value, int digits = 3);
 std::string format_percent(double share);  // 0.416 -> "41.6 %"
 

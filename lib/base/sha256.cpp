@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cerrno>
-#include <new>
 
 #include "base/error.h"
 

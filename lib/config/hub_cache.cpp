@@ -1,5 +1,7 @@
 // Finds the folder of a model name in the Hugging Face cache.
 // Source: huggingface_hub 0.36, "Understand caching": models--<org>--<name>/{refs,snapshots}.
+#include "config/hub_cache.h"
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -11,7 +13,6 @@
 #include "base/mapped_file.h"
 #include "base/paths.h"
 #include "config/download_advice.h"
-#include "config/hub_cache.h"
 #include "plan/known_models.h"
 
 namespace caption::config {

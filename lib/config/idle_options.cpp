@@ -1,7 +1,7 @@
+#include "config/internal/idle_options.h"
+
 #include <algorithm>
 #include <iterator>
-
-#include "config/internal/idle_options.h"
 
 namespace caption::config {
 namespace {

@@ -1,3 +1,5 @@
+#include "config/parse_preset.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -14,7 +16,6 @@
 #include "config/examples.h"
 #include "config/fields.h"
 #include "config/internal/yaml_values.h"
-#include "config/parse_preset.h"
 #include "video/read_clip.h"
 
 namespace caption::config {

@@ -1,3 +1,5 @@
+#include "config/internal/yaml_values.h"
+
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
@@ -10,7 +12,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "config/internal/yaml_values.h"
 #include "config/preset.h"
 
 namespace caption::config {

@@ -1,3 +1,5 @@
+#include "eval/meteor_coco.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -6,8 +8,6 @@
 #include <memory>
 #include <unordered_map>
 #include <utility>
-
-#include "eval/meteor_coco.h"
 
 namespace caption::eval {
 namespace {

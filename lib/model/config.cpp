@@ -1,10 +1,11 @@
+#include "model/internal/config.h"
+
 #include <algorithm>
 #include <limits>
 #include <unordered_set>
 #include <utility>
 
 #include "base/mend_advice.h"
-#include "model/internal/config.h"
 
 namespace caption::model {
 namespace {

@@ -1,5 +1,7 @@
 // A language model alone (llama, mistral, qwen2, qwen3, also as a GGUF file), which guesses tokens
 // for a captioner from the question, without the video.
+#include "model/internal/text_model.h"
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,7 +13,6 @@
 #include "model/internal/hub_model.h"
 #include "model/internal/model_folder.h"
 #include "model/internal/parts.h"
-#include "model/internal/text_model.h"
 
 namespace caption::model {
 namespace {

@@ -1,10 +1,11 @@
+#include "pipeline/internal/engine_stage.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "pipeline/internal/engine_stage.h"
 #include "pipeline/internal/suspicion.h"
 #include "records/file_name.h"
 

@@ -1,9 +1,10 @@
+#include "quantise/internal/decoder_layers.h"
+
 #include <map>
 #include <span>
 
 #include "base/error.h"
 #include "model/stored_names.h"
-#include "quantise/internal/decoder_layers.h"
 #include "quantise/internal/numbers.h"
 
 namespace caption::quantise {

@@ -1,7 +1,7 @@
+#include "store/internal/blob.h"
+
 #include <bit>
 #include <cstring>
-
-#include "store/internal/blob.h"
 
 namespace caption::store {
 namespace {

@@ -1,11 +1,11 @@
+#include "text/library_versions.h"
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <utf8proc.h>
 
 #include <array>
 #include <string>
-
-#include "text/library_versions.h"
 
 namespace caption::text {
 
