@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/machine.h"
+#include "base/display_width.h"
 #include "base/error.h"
 #include "base/figures.h"
 #include "config/fields.h"
@@ -52,14 +53,15 @@ void list_presets(const config::Locations& locations, const Context& context,
       state = std::string("broken: ") + error.what();
     }
     std::cout << file.name << std::string(file.name.size() < 8 ? 8 - file.name.size() : 1, ' ')
-              << file.summary << "\n        " << state << "\n";
+              << printable(file.summary) << "\n        " << printable(state) << "\n";
   }
 }
 
 void show_preset(const std::string& name, const config::Locations& locations,
                  const Context& context, const Machine& machine) {
   config::LoadedPreset loaded = config::load_preset(name, locations, machine, has_cuda_kernels());
-  std::cout << "# " << loaded.path.string() << ": " << availability(context, loaded) << "\n";
+  const std::string state = loaded.path.string() + ": " + availability(context, loaded);
+  std::cout << "# " << printable(state) << "\n";
   if (!loaded.note.empty()) std::cout << "# " << loaded.note << "\n";
   std::set<std::string> from_model;
   if (const auto generation = config::find_generation_config(loaded.preset, loaded.locations)) {
@@ -81,7 +83,7 @@ int check_presets(std::vector<std::string> names, const config::Locations& locat
   for (const std::string& name : names) {
     try {
       const config::PresetCheck check = config::check_preset(name, locations, machine);
-      for (const std::string& one : check.contradictions) std::cout << one << "\n";
+      for (const std::string& one : check.contradictions) std::cout << printable(one) << "\n";
       is_wrong |= !check.contradictions.empty();
       if (check.contradictions.empty()) {
         std::cout << pad_right(check.name + " ", 8) << "as planned: " << check.subject << "\n";

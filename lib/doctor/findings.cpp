@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/display_width.h"
 #include "base/json_writer.h"
 
 namespace caption::doctor {
@@ -41,9 +42,9 @@ std::string to_text(const std::vector<Finding>& findings) {
   std::string out;
   for (const Finding& finding : findings) {
     out += padded(state_name(finding.state), kStateWidth) + padded(finding.name, kNameWidth) +
-           finding.text + "\n";
+           printable(finding.text) + "\n";
     if (!finding.remedy.empty()) {
-      out += std::string(kStateWidth + kNameWidth, ' ') + "-> " + finding.remedy + "\n";
+      out += std::string(kStateWidth + kNameWidth, ' ') + "-> " + printable(finding.remedy) + "\n";
     }
   }
   return out + "\n" + summary(count_missing(findings)) + "\n";

@@ -25,7 +25,7 @@ struct Finding {
 std::size_t count_missing(const std::vector<Finding>& findings);
 
 // One line "state name text" per finding, below it the remedy after "->" if there is one, and a
-// summary as the last line.
+// summary as the last line. What a finding quotes of files adds no line (printable()).
 std::string to_text(const std::vector<Finding>& findings);
 // {"works": bool, "findings": [{"name", "state", "text", "remedy"}, ...]} and a line feed; an empty
 // "remedy" is left out.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/counted.h"
+#include "base/display_width.h"
 #include "base/error.h"
 #include "base/figures.h"
 #include "base/join.h"
@@ -274,7 +275,7 @@ std::string to_text(const FormatReport& report) {
     text += "warning: " + warning + "\n";
   if (input.obstacles.empty()) return text;
   text += "\nrun would not start here\n";
-  for (const std::string& obstacle : input.obstacles) text += "  " + obstacle + "\n";
+  for (const std::string& obstacle : input.obstacles) text += "  " + printable(obstacle) + "\n";
   return text;
 }
 

@@ -1,6 +1,7 @@
 // Formats a plan as text and as JSON.
 
 #include "base/counted.h"
+#include "base/display_width.h"
 #include "base/figures.h"
 #include "base/json_writer.h"
 #include "base/units.h"
@@ -203,7 +204,7 @@ std::string to_text(const Plan& plan) {
   }
   if (!plan.input.obstacles.empty()) {
     lines.heading("run would not start here");
-    for (const std::string& obstacle : plan.input.obstacles) lines.sentence(obstacle);
+    for (const std::string& obstacle : plan.input.obstacles) lines.sentence(printable(obstacle));
   }
   return lines.text();
 }

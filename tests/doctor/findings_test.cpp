@@ -33,6 +33,16 @@ TEST_SUITE("doctor/findings") {
               .ends_with("\n2 things that run or eval needs are missing.\n"));
   }
 
+  TEST_CASE("what a finding quotes makes no line of its own") {
+    const std::string text = to_text({{.name = "preset cpu",
+                                       .state = State::kMissing,
+                                       .text = "model_type \"x\nok       model\"",
+                                       .remedy = "see \x1b[2J"}});
+    CHECK(text.find("\nok") == std::string::npos);
+    CHECK(text.find("\"x\uFFFDok       model\"\n") != std::string::npos);
+    CHECK(text.find("-> see \uFFFD[2J\n") != std::string::npos);
+  }
+
   TEST_CASE("JSON says the same") {
     const JsonObject json =
         JsonObject::parse(to_json(some_findings()), "json", ErrorCode::kInternal);
