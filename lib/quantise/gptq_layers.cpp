@@ -82,7 +82,8 @@ std::unique_ptr<LayerSolver> make_gptq_layers(Stream& stream, const Format& form
       GptqOptions{
           .group_columns = options.group_columns,
           .order = options.act_order ? GptqOrder::kActivation : GptqOrder::kGroupsByActivation,
-          .damping = damping.value_or(GptqOptions().damping)});
+          .damping = damping.value_or(GptqOptions().damping),
+          .clips = true});
 }
 
 }  // namespace caption::quantise

@@ -1,5 +1,6 @@
-// Groups that GPTQ clips, and its correction of errors on AWQ's scales: what `awq --calibrate`
-// rounds with. Nothing here is compared with a tool; the properties follow from the formulas.
+// Groups that GPTQ clips, and its correction of errors on AWQ's scales: what `awq --calibrate` and
+// `gptq --calibrate` round with. Nothing here is compared with a tool; the properties follow from
+// the formulas.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -25,6 +26,7 @@ using testing::draw;
 
 constexpr std::int64_t kGroup = 32;
 constexpr GptqOptions kAwq = {.group_columns = kGroup, .symmetric = false, .clips = true};
+constexpr GptqOptions kGptq = {.group_columns = kGroup, .symmetric = true, .clips = true};
 
 // Mixed inputs, of which every 17th is 20 times larger. All draws share the mixing.
 Tensor draw_inputs(std::int64_t rows, std::int64_t columns, unsigned seed) {
@@ -108,16 +110,19 @@ TEST_SUITE_BEGIN("quantise/gptq_clip");
 // Without correlations nothing is corrected, so the candidates can be tried one by one. Errors that
 // are equal to 1e-5 may be taken for one another: the solver's sums are in f32.
 TEST_CASE("a group gets the scale with the least weighted error, in f16") {
+  GptqOptions options;
+  SUBCASE("with zeros") { options = kAwq; }
+  SUBCASE("symmetric") { options = kGptq; }
   ThreadPool pool(2);
   Stream stream(pool);
   constexpr std::int64_t kColumns = 160;
   const InputMoments moments = uncorrelated_moments(stream, kColumns);
-  const GptqHessian hessian(stream, moments, kAwq);
+  const GptqHessian hessian(stream, moments, options);
   // H is twice the mean of the products.
   const double added = hessian.added() * kColumns / 2;
   const Tensor weight = draw(24, kColumns, 1);
   const RoundedMatrix clipped = solve_gptq(stream, weight.view(), hessian).matrix;
-  const RoundedMatrix whole = round_gptq(pool, weight.view(), kGroup, false);
+  const RoundedMatrix whole = round_gptq(pool, weight.view(), kGroup, options.symmetric);
   CHECK(clipped.zeros == whole.zeros);
   std::size_t num_clipped = 0;
   for (std::size_t g = 0; g < whole.scales.size(); ++g) {
@@ -194,15 +199,19 @@ TEST_CASE("groups of one sign, of zeros and of the smallest numbers have scales 
       default: number *= 1e-30F;
     }
   }
-  const GptqHessian hessian(stream, uncorrelated_moments(stream, kColumns), kAwq);
+  GptqOptions options;
+  SUBCASE("with zeros") { options = kAwq; }
+  SUBCASE("symmetric") { options = kGptq; }
+  const GptqHessian hessian(stream, uncorrelated_moments(stream, kColumns), options);
   const RoundedMatrix solved = solve_gptq(stream, std::as_const(weight).view(), hessian).matrix;
   for (std::size_t g = 0; g < solved.scales.size(); ++g) {
     CAPTURE(g);
     const float scale = solved.scales[g];
     CHECK(scale > 0);
     CHECK(scale == to_float(to_f16(scale)));
-    if (g % 4 == 0) CHECK(solved.zeros[g] == 0);
-    if (g % 4 == 1) CHECK(solved.zeros[g] == 15);
+    if (options.symmetric) CHECK(solved.zeros[g] == 8);
+    if (!options.symmetric && g % 4 == 0) CHECK(solved.zeros[g] == 0);
+    if (!options.symmetric && g % 4 == 1) CHECK(solved.zeros[g] == 15);
   }
   const Tensor values = values_of(solved);
   for (std::int64_t i = 0; i < weight.num_elements(); ++i) {
