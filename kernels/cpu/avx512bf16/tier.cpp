@@ -114,6 +114,7 @@ Tier make_tier() {
   tier.panel4a8 = panel4a8_avx512bf16;
   tier.needs_code_sums = false;
   tier.to_bf16 = to_bf16;
+  tier.widen_e4m3 = widen_e4m3_avx512bf16;
   tier.attention = attention_avx512bf16(tier.attention);
   tier.attention.query_panels = query_panels_avx512bf16();
   return tier;
