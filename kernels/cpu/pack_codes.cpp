@@ -58,6 +58,7 @@ bool takes(const Tier& tier, const FileCodes& codes) {
     case CodeOrder::kRowsOddFirst: return true;
     case CodeOrder::kBlocks: return tier.pack_blocks != nullptr;
     case CodeOrder::kWordsOfColumns: return tier.pack_words_of_columns != nullptr;
+    case CodeOrder::kWordsOfMatrixColumns: return tier.pack_ordered_words != nullptr;
     case CodeOrder::kWordsOfRows: return tier.pack_words_of_rows != nullptr;
   }
   return false;
@@ -286,14 +287,7 @@ bool PackedWeight::pack_part(const Tier& tier, const QuantisedMatrix& part, std:
   });
   if (!is_of_words || !is_finite) return is_finite;
   const std::int64_t panel_bytes = panels_.dim(1) * panels_.dim(2);
-  const PanelWordsArgs args{.words = part.file_codes.words,
-                            .stride_bytes = part.file_codes.stride_bytes,
-                            .num_columns = num_columns_,
-                            .num_panels = part.num_rows() / kPanelFeatures,
-                            .to = panels_.as<std::uint8_t>() + panel * panel_bytes,
-                            .panel_bytes = panel_bytes};
-  (order == CodeOrder::kWordsOfColumns ? tier.pack_words_of_columns
-                                       : tier.pack_words_of_rows)(args);
+  pack_file_words(tier, part, panels_.as<std::uint8_t>() + panel * panel_bytes, panel_bytes);
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include "backend/stream.h"
 #include "kernels/cpu/packed_weight.h"
 #include "kernels/cpu/tier.h"
+#include "tensor/quantised_matrix.h"
 #include "tensor/tensor.h"
 
 namespace caption::kernels::cpu {
@@ -34,6 +35,12 @@ class PanelRows {
  private:
   std::array<const std::uint8_t*, kPanelFeatures> rows_{};
 };
+
+// Packs the panels of a part of a matrix whose codes are words of a file (CodeOrder), of which the
+// tier packs the order; `part` has a multiple of kPanelFeatures rows. Panels begin `panel_bytes`
+// apart from `to` on.
+void pack_file_words(const Tier& tier, const QuantisedMatrix& part, std::uint8_t* to,
+                     std::int64_t panel_bytes);
 
 // Memory on the stream's device for a part of a placed weight.
 inline Tensor allocate_weight(Stream& stream, DType dtype, const Shape& shape) {

@@ -173,6 +173,16 @@ struct PanelWordsArgs {
   std::int64_t panel_bytes = 0;
 };
 
+// The same, where column k of the panels is column order[k] of the words.
+struct OrderedWordsArgs {
+  PanelWordsArgs words;
+  const std::int32_t* order = nullptr;  // [num_columns]
+  // [num_panels, num_columns, kOrderedColumnBytes], which holds columns on their way: it should
+  // stay in the processor's caches
+  std::uint8_t* columns = nullptr;
+};
+inline constexpr std::int64_t kOrderedColumnBytes = kPanelColumns / 2;
+
 // The rows of a whole panel in blocks (CodeOrder::kBlocks).
 struct PanelBlocksArgs {
   CodeBlocks blocks = CodeBlocks::kQ4_0;
@@ -291,6 +301,8 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // Words of columns (the number of columns is a multiple of 8) and of rows (a multiple of 4).
   void (*pack_words_of_columns)(const PanelWordsArgs& args);
   void (*pack_words_of_rows)(const PanelWordsArgs& args);
+  // Words of columns (the number of columns is a multiple of 8) in another order.
+  void (*pack_ordered_words)(const OrderedWordsArgs& args);
   // Returns whether all scales and offsets are finite.
   bool (*pack_blocks)(const PanelBlocksArgs& args);
   // The same bits in every tier. Returns whether no scale is too large or a NaN; what is packed

@@ -78,6 +78,9 @@ enum class CodeOrder {
   // 4 bits, words of 32 bits [K / 8, N]: eight columns of a row, the first in the lowest bits
   // (GPTQ).
   kWordsOfColumns,
+  // The same in the order of the columns of the matrix: those of stored column k are in word
+  // column_order[k] / 8 of a row (GPTQ with act-order).
+  kWordsOfMatrixColumns,
   // 4 bits, words of 32 bits [K, N / 8]: eight rows of a column; nibble i holds row {0, 2, 4, 6, 1,
   // 3, 5, 7}[i] (AWQ).
   kWordsOfRows,

@@ -330,8 +330,8 @@ QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) c
   return matrix;
 }
 
-// Words of 4-bit codes of 32 rows each are packed where they are, if they are full and columns are
-// in order, and so are scales and 4-bit zeros in any case, those of v1 without a carry: 1 to 16.
+// Words of 4-bit codes of 32 rows each are packed where they are, if they are full, and so are
+// scales and 4-bit zeros in any case, those of v1 without a carry: 1 to 16.
 QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count) const {
   constexpr std::int64_t kRows = 32;
   const bool is_4_bit = format_.bits == 4;
@@ -340,8 +340,9 @@ QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count)
   }
   constexpr std::int64_t kWordBytes = 4;
   QuantisedMatrix matrix = describe();
-  if (is_4_bit && column_order_ == nullptr && has_full_words()) {
-    matrix.file_codes = {.order = CodeOrder::kWordsOfColumns,
+  if (is_4_bit && has_full_words()) {
+    matrix.file_codes = {.order = column_order_ == nullptr ? CodeOrder::kWordsOfColumns
+                                                           : CodeOrder::kWordsOfMatrixColumns,
                          .num_rows = count,
                          .words = parts_.codes.as<std::uint8_t>() + first * kWordBytes,
                          .stride_bytes = num_rows_ * kWordBytes};

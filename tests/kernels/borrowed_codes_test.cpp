@@ -288,7 +288,7 @@ TEST_CASE("codes of files are packed as their rows are") {
       check_matrix(gptq(n, k, 32, "gptq"), MatrixFormat::kInt4, true);
       check_matrix(gptq(n, k, 32, "gptq_v2"), MatrixFormat::kInt4, true);
       check_matrix(gptq_of_gptqmodel(n, k, 32), MatrixFormat::kInt4, true);
-      check_matrix(with_act_order(gptq(n, k, 32, "gptq"), 32), MatrixFormat::kInt4, k == 32);
+      check_matrix(with_act_order(gptq(n, k, 32, "gptq"), 32), MatrixFormat::kInt4, true);
       check_matrix(gptq(n, k, 32, "gptq", 8), MatrixFormat::kInt8, false);
       check_matrix(symmetric_gptq(n, k, 32), MatrixFormat::kInt8, false);
       check_matrix(with_act_order(symmetric_gptq(n, k, 32), 32), MatrixFormat::kInt8, false);
@@ -304,7 +304,10 @@ TEST_CASE("codes of files are packed as their rows are") {
   check_matrix(awq(136, 256, 32, "BF16"), MatrixFormat::kInt4, true);
   check_matrix(awq(40, 74, 74), MatrixFormat::kInt4, false);
   check_matrix(gptq(40, 72, 32, "gptq"), MatrixFormat::kInt4, true);
-  check_matrix(with_act_order(gptq(40, 72, 32, "gptq_v2"), 32), MatrixFormat::kInt4, false);
+  check_matrix(with_act_order(gptq(40, 72, 32, "gptq_v2"), 32), MatrixFormat::kInt4, true);
+  // One panel of several, and three, are packed at a time.
+  check_matrix(with_act_order(gptq(128, 8712, 128, "gptq"), 128), MatrixFormat::kInt4, true);
+  check_matrix(with_act_order(gptq(160, 5000, 128, "gptq"), 128), MatrixFormat::kInt4, true);
   check_matrix(symmetric_gptq(68, 76, 32), MatrixFormat::kInt8, false);
   // Words with codes or zeros left over.
   check_matrix(gptq(67, 72, 32, "gptq"), MatrixFormat::kInt4, true);

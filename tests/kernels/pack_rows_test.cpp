@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -127,7 +128,80 @@ void check_nibbles(const Tier& tier, std::int64_t columns, std::int64_t missing,
         });
 }
 
+// Words of panels, whose rows of words lie farther apart than they are long.
+struct Words {
+  Words(std::int64_t columns, std::int64_t panels, std::mt19937& random)
+      : num_columns(columns), num_panels(panels), order(static_cast<std::size_t>(columns)) {
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    words.resize(static_cast<std::size_t>(columns / 8 * stride() - kFurther));
+    for (std::uint32_t& word : words) word = static_cast<std::uint32_t>(random());
+  }
+  std::int64_t stride() const { return num_panels * kPanelColumns + kFurther; }
+  // The code of a row and of a column of the panels.
+  unsigned code(std::int64_t row, std::int64_t k) const {
+    const std::int64_t column = order[static_cast<std::size_t>(k)];
+    const auto at = static_cast<std::size_t>(column / 8 * stride() + row);
+    return words[at] >> (4 * (column % 8)) & 15u;
+  }
+
+  static constexpr std::int64_t kFurther = 5;
+  std::int64_t num_columns, num_panels;
+  std::vector<std::int32_t> order;
+  std::vector<std::uint32_t> words;
+};
+
+void check_ordered_words(const Tier& tier, const Words& words, std::int64_t before) {
+  CAPTURE(words.num_columns);
+  CAPTURE(words.num_panels);
+  constexpr std::int64_t kHalf = kPanelColumns / 2;
+  const std::int64_t panel_bytes = words.num_columns * kHalf;
+  const std::int64_t stride = panel_bytes + kPanelColumns;
+  std::vector<std::uint8_t> columns(static_cast<std::size_t>(words.num_panels * panel_bytes));
+  std::vector<std::uint8_t> found(static_cast<std::size_t>(before + words.num_panels * stride),
+                                  kUntouched);
+  tier.pack_ordered_words(
+      {.words = {.words = reinterpret_cast<const std::uint8_t*>(words.words.data()),
+                 .stride_bytes = 4 * words.stride(),
+                 .num_columns = words.num_columns,
+                 .num_panels = words.num_panels,
+                 .to = found.data() + before,
+                 .panel_bytes = stride},
+       .order = words.order.data(),
+       .columns = columns.data()});
+  tier.finish_packing();
+  std::int64_t different = 0;
+  for (std::int64_t i = 0; i < words.num_panels * stride; ++i) {
+    const std::int64_t at = i % stride;
+    const std::int64_t row = i / stride * kPanelColumns + at % kPanelColumns / 2;
+    const std::int64_t k = at / kPanelColumns * 2 + at % 2;
+    const unsigned expected =
+        at >= panel_bytes ? kUntouched : words.code(row, k) | words.code(row + kHalf, k) << 4u;
+    different += found[static_cast<std::size_t>(before + i)] == expected ? 0 : 1;
+  }
+  CHECK(different == 0);
+}
+
 TEST_SUITE("kernels/pack_rows") {
+  TEST_CASE("words of columns are packed in any order, at any length and place") {
+    std::mt19937 random(3);
+    for (const CpuTier kind : TestedTiers()) {
+      CAPTURE(static_cast<int>(kind));
+      const Tier& tier = select_tier(kind);
+      if (tier.pack_ordered_words == nullptr) {
+        MESSAGE("this tier has no pack_ordered_words; it reads rows");
+        continue;
+      }
+      for (std::int64_t columns = 8; columns <= 200; columns += 8) {
+        for (const std::int64_t panels : {1, 2, 3, 5}) {
+          check_ordered_words(tier, Words(columns, panels, random), 0);
+          check_ordered_words(tier, Words(columns, panels, random), columns % 64 + 1);
+        }
+      }
+      check_ordered_words(tier, Words(5000, 3, random), 0);
+    }
+  }
+
   TEST_CASE("the rows of a panel are packed side by side, at any length and place") {
     for (const CpuTier tier : TestedTiers()) {
       CAPTURE(static_cast<int>(tier));

@@ -11,6 +11,7 @@ void pack_nibbles_avx2(const PanelRowsArgs& args);
 void pack_nibble_quads_avx2(const PanelRowsArgs& args);
 void pack_words_of_columns_avx2(const PanelWordsArgs& args);
 void pack_words_of_rows_avx2(const PanelWordsArgs& args);
+void pack_ordered_words_avx2(const OrderedWordsArgs& args);
 bool pack_blocks_avx2(const PanelBlocksArgs& args);
 bool pack_scales_avx2(const PanelScalesArgs& args);
 void finish_packing_avx2();

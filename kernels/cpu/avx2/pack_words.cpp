@@ -44,6 +44,77 @@ void pack_words_of_columns_avx2(const PanelWordsArgs& args) {
 
 namespace {
 
+// Every second column of a word of each of 32 rows.
+struct FourColumns {
+  // The codes of the rows 0 to 3 and 8 to 11, and 4 to 7 and 12 to 15, a column in a byte of each
+  // word; those of the 16 rows that follow share the bytes.
+  [[gnu::always_inline]] FourColumns(__m256i a, __m256i b) {
+    a = gather_bytes(a);
+    b = gather_bytes(b);
+    first = _mm256_permute4x64_epi64(_mm256_unpacklo_epi32(a, b), _MM_SHUFFLE(3, 1, 2, 0));
+    last = _mm256_permute4x64_epi64(_mm256_unpackhi_epi32(a, b), _MM_SHUFFLE(3, 1, 2, 0));
+  }
+  // Writes them to every second place from `to` on.
+  [[gnu::always_inline]] void store(std::uint8_t* to) const {
+    auto* const columns = reinterpret_cast<__m128i*>(to);
+    _mm_storeu_si128(columns, _mm256_castsi256_si128(first));
+    _mm_storeu_si128(columns + 2, _mm256_extracti128_si256(first, 1));
+    _mm_storeu_si128(columns + 4, _mm256_castsi256_si128(last));
+    _mm_storeu_si128(columns + 6, _mm256_extracti128_si256(last, 1));
+  }
+  __m256i first, last;  // a column in each lane
+};
+
+// Writes the eight columns of a word of each row of a panel: byte n of a column holds the codes of
+// the rows n and n + 16.
+void split_panel_words(const std::uint8_t* from, std::uint8_t* columns) {
+  const MergedCodes a(load_lanes(from, from + 32), load_lanes(from + 64, from + 96));
+  const MergedCodes b(load_lanes(from + 16, from + 48), load_lanes(from + 80, from + 112));
+  FourColumns(a.even, b.even).store(columns);
+  FourColumns(a.odd, b.odd).store(columns + kOrderedColumnBytes);
+}
+
+// The pair of columns that come next in an order, side by side.
+__m256i join_pair(const std::uint8_t* columns, const std::int32_t* order) {
+  const auto* const column = reinterpret_cast<const __m128i*>(columns);
+  const __m128i even = _mm_loadu_si128(column + order[0]);
+  const __m128i odd = _mm_loadu_si128(column + order[1]);
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi8(even, odd)),
+                                 _mm_unpackhi_epi8(even, odd), 1);
+}
+
+}  // namespace
+
+// All words are split into columns, which are as many bytes, before the columns are joined.
+void pack_ordered_words_avx2(const OrderedWordsArgs& args) {
+  const auto& [words, stride_bytes, num_columns, num_panels, to, panel_bytes] = args.words;
+  constexpr std::int64_t kColumnsOfWord = 8;
+  constexpr std::int64_t kAhead = 8;  // rows of words
+  const std::int64_t columns_bytes = num_columns * kOrderedColumnBytes;
+  const std::int64_t num_words = num_columns / kColumnsOfWord;
+  for (std::int64_t i = 0; i < num_words; ++i) {
+    const std::uint8_t* from = words + i * stride_bytes;
+    std::uint8_t* columns = args.columns + i * kColumnsOfWord * kOrderedColumnBytes;
+    const std::int64_t ahead = i + kAhead < num_words ? kAhead * stride_bytes : 0;
+    for (std::int64_t panel = 0; panel < num_panels; ++panel) {
+      fetch_line(from + ahead);
+      fetch_line(from + ahead + kLineBytes);
+      split_panel_words(from, columns);
+      from += 2 * kLineBytes;
+      columns += columns_bytes;
+    }
+  }
+  for (std::int64_t panel = 0; panel < num_panels; ++panel) {
+    const std::uint8_t* const columns = args.columns + panel * columns_bytes;
+    std::uint8_t* line = to + panel * panel_bytes;
+    for (std::int64_t k = 0; k < num_columns; k += 4, line += kLineBytes) {
+      store_line(line, join_pair(columns, args.order + k), join_pair(columns, args.order + k + 2));
+    }
+  }
+}
+
+namespace {
+
 // A pair of columns of two panels, whose words of 8 rows lie in a lane of each column: nibble i of
 // word w holds the code of row 8 * w + {0, 2, 4, 6, 1, 3, 5, 7}[i].
 struct PairOfPanels {

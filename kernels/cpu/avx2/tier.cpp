@@ -95,6 +95,7 @@ constexpr Tier kTier = {.dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF
                         .pack_nibble_quads = pack_nibble_quads_avx2,
                         .pack_words_of_columns = pack_words_of_columns_avx2,
                         .pack_words_of_rows = pack_words_of_rows_avx2,
+                        .pack_ordered_words = pack_ordered_words_avx2,
                         .pack_blocks = pack_blocks_avx2,
                         .pack_scales = pack_scales_avx2,
                         .finish_packing = finish_packing_avx2,

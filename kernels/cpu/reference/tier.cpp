@@ -300,6 +300,7 @@ const Tier& reference_tier() {
                              .pack_nibble_quads = pack_nibble_quads_reference,
                              .pack_words_of_columns = nullptr,
                              .pack_words_of_rows = nullptr,
+                             .pack_ordered_words = nullptr,
                              .pack_blocks = nullptr,
                              .pack_scales = pack_scales_reference,
                              .finish_packing = [] {},
