@@ -1,5 +1,6 @@
 // Numbers of e4m3 with scales, held as bf16.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "base/error.h"
@@ -30,19 +31,44 @@ void fetch(const std::uint8_t* begin, std::int64_t count) {
   }
 }
 
-// Writes columns [first, first + count) of row n as bf16. Returns whether none is a NaN.
-bool widen_columns(const Tier& tier, const QuantisedMatrix& rows, std::int64_t n,
-                   std::int64_t first, std::int64_t count, BF16* to) {
-  const std::uint8_t* const codes = codes_of_row(rows, n);
-  const float* const scales = rows.scales.as<float>() + n * rows.num_groups();
+// Returns how many rows from row `n` on lie as far apart as the first two of them and have the same
+// scale for a group.
+std::int64_t count_alike(const QuantisedMatrix& rows, std::int64_t n, std::int64_t group) {
+  // Zeros of both signs are not the same.
+  const auto scale_bits = [&](std::int64_t row) {
+    return std::bit_cast<std::uint32_t>(rows.scales.as<float>()[row * rows.num_groups() + group]);
+  };
+  std::int64_t next = n + 1;
+  while (next < rows.num_rows() && scale_bits(next) == scale_bits(n) &&
+         codes_of_row(rows, next) - codes_of_row(rows, next - 1) ==
+             codes_of_row(rows, n + 1) - codes_of_row(rows, n)) {
+    ++next;
+  }
+  return next - n;
+}
+
+// Writes columns [first, first + count) of all rows as bf16, `stride` numbers apart. Returns
+// whether none is a NaN.
+bool widen_columns(const Tier& tier, const QuantisedMatrix& rows, std::int64_t first,
+                   std::int64_t count, BF16* to, std::int64_t stride) {
   bool is_number = true;
   for (std::int64_t k = first; k < first + count;) {
     const std::int64_t group = k / rows.group_columns;
     const std::int64_t end = std::min(first + count, (group + 1) * rows.group_columns);
-    is_number &= tier.widen_e4m3({.codes = codes + k,
-                                  .scale = scales[group],
-                                  .to = reinterpret_cast<std::uint16_t*>(to + (k - first)),
-                                  .n = end - k});
+    for (std::int64_t n = 0; n < rows.num_rows();) {
+      const std::int64_t alike = count_alike(rows, n, group);
+      const std::uint8_t* const codes = codes_of_row(rows, n);
+      BF16* const numbers = to + n * stride + (k - first);
+      is_number &=
+          tier.widen_e4m3({.codes = codes + k,
+                           .scale = rows.scales.as<float>()[n * rows.num_groups() + group],
+                           .to = reinterpret_cast<std::uint16_t*>(numbers),
+                           .n = end - k,
+                           .num_rows = alike,
+                           .code_stride = alike == 1 ? 0 : codes_of_row(rows, n + 1) - codes,
+                           .to_stride = stride});
+      n += alike;
+    }
     k = end;
   }
   return is_number;
@@ -58,9 +84,12 @@ bool pack_rows(const Tier& tier, const QuantisedMatrix& rows, Tensor& widened, B
   bool is_number = true;
   for (std::int64_t k = 0; k < rows.num_columns; k += kWidenedColumns) {
     const std::int64_t count = std::min(kWidenedColumns, rows.num_columns - k);
-    for (std::int64_t n = 0; n < rows.num_rows(); ++n, ahead += count) {
-      fetch(ahead, count);
-      is_number &= widen_columns(tier, rows, n, k, count, widened.as<BF16>() + n * stride);
+    const std::int64_t step = std::min(count, rows.group_columns);
+    for (std::int64_t i = 0; i < count; i += step) {
+      const std::int64_t columns = std::min(step, count - i);
+      fetch(ahead, rows.num_rows() * columns);
+      ahead += rows.num_rows() * columns;
+      is_number &= widen_columns(tier, rows, k + i, columns, widened.as<BF16>() + i, stride);
     }
     tier.pack_dwords(
         from.args(count * static_cast<std::int64_t>(sizeof(BF16)), panel + k * kPanelFeatures));
@@ -123,11 +152,7 @@ Tensor widen_e4m3(Stream& stream, std::int64_t num_rows, const QuantisedRows& ro
   const Tier& tier = select_tier(stream.cpu_tier());
   over_panel_rows(stream.pool(), num_rows, rows, [&] {
     return [&](const QuantisedMatrix& part, std::int64_t first) {
-      bool is_number = true;
-      for (std::int64_t n = 0; n < part.num_rows(); ++n) {
-        is_number &= widen_columns(tier, part, n, 0, num_columns, to + (first + n) * num_columns);
-      }
-      return is_number;
+      return widen_columns(tier, part, 0, num_columns, to + first * num_columns, num_columns);
     };
   });
   return widened;

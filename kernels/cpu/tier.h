@@ -180,6 +180,8 @@ struct OrderedWordsArgs {
   // [num_panels, num_columns, kOrderedColumnBytes], which holds columns on their way: it should
   // stay in the processor's caches
   std::uint8_t* columns = nullptr;
+  // Panels whose words follow these and are packed next. They are fetched.
+  std::int64_t num_following = 0;
 };
 inline constexpr std::int64_t kOrderedColumnBytes = kPanelColumns / 2;
 
@@ -198,12 +200,16 @@ struct PanelBlocksArgs {
   void* offset_units = nullptr;
 };
 
-// Numbers of e4m3 (tensor/e4m3.h) times a scale: each product is rounded to f32, then to bf16.
+// Rows of numbers of e4m3 (tensor/e4m3.h) times a scale: each product is rounded to f32, then to
+// bf16.
 struct E4M3Args {
-  const std::uint8_t* codes = nullptr;  // [n]
+  const std::uint8_t* codes = nullptr;  // [num_rows, n]
   float scale = 0;                      // 256 times it is finite
-  std::uint16_t* to = nullptr;          // [n] bf16
+  std::uint16_t* to = nullptr;          // [num_rows, n] bf16
   std::int64_t n = 0;
+  std::int64_t num_rows = 1;
+  std::int64_t code_stride = 0;  // elements between rows
+  std::int64_t to_stride = 0;
 };
 
 // The scale of a row of activations quantised to 8-bit integers, x ~ scale * codes.

@@ -41,6 +41,13 @@ struct Numbers {
     }
     scales.resize(static_cast<std::size_t>(rows * groups));
     for (float& scale : scales) scale = static_cast<float>(random() % 1000u + 1) * 0x1p-17F;
+    // Some rows share their scales, as those of a block do.
+    constexpr std::int64_t kRowsOfBlock = 5;
+    for (std::int64_t i = groups; i < rows * groups; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (i / groups % kRowsOfBlock != 0)
+        scales[at] = scales[at - static_cast<std::size_t>(groups)];
+    }
   }
 
   QuantisedMatrix describe(std::int64_t first, std::int64_t count) const {
@@ -142,6 +149,44 @@ TEST_CASE("numbers of e4m3 are scaled and rounded to the same bits in every tier
         CHECK(unequal == 0);
         CHECK(found[n] == 0xA5A5);
       }
+    }
+  }
+}
+
+TEST_CASE("rows of e4m3 that lie apart are scaled together") {
+  constexpr std::int64_t kRows = 7;
+  constexpr std::int64_t kFurther = 3;  // numbers between rows
+  std::mt19937 random(11);
+  for (const CpuTier kind : TestedTiers()) {
+    const cpu::Tier& tier = cpu::select_tier(kind);
+    CAPTURE(std::string(cpu_tier_name(kind)));
+    for (std::int64_t n = 1; n < 200; ++n) {
+      CAPTURE(n);
+      const std::int64_t stride = n + kFurther;
+      std::vector<std::uint8_t> codes(static_cast<std::size_t>(kRows * stride - kFurther));
+      for (std::uint8_t& code : codes) code = static_cast<std::uint8_t>(random() % 127u);
+      for (std::size_t i = 0; i < codes.size(); i += 2) codes[i] |= 0x80u;
+      std::vector<std::uint16_t> found(static_cast<std::size_t>(kRows * (stride + 1)), 0xA5A5);
+      const float scale = n % 2 == 0 ? 0.0371F : -19.3F;
+      const cpu::E4M3Args args{.codes = codes.data(),
+                               .scale = scale,
+                               .to = found.data(),
+                               .n = n,
+                               .num_rows = kRows,
+                               .code_stride = stride,
+                               .to_stride = stride + 1};
+      CHECK(tier.widen_e4m3(args));
+      std::int64_t unequal = 0;
+      for (std::int64_t i = 0; i < kRows * (stride + 1); ++i) {
+        const std::int64_t row = i / (stride + 1);
+        const std::int64_t k = i % (stride + 1);
+        const std::uint16_t wanted =
+            k < n ? widened_bits(codes[static_cast<std::size_t>(row * stride + k)], scale) : 0xA5A5;
+        unequal += found[static_cast<std::size_t>(i)] == wanted ? 0 : 1;
+      }
+      CHECK(unequal == 0);
+      codes[static_cast<std::size_t>((kRows - 1) * stride + n - 1)] = 0xFF;
+      CHECK_FALSE(tier.widen_e4m3(args));
     }
   }
 }

@@ -34,9 +34,7 @@ __m256i widen(__m128i codes, __m256 scale) {
   return _mm256_permute4x64_epi64(rounded, _MM_SHUFFLE(3, 1, 2, 0));
 }
 
-}  // namespace
-
-bool widen_e4m3_avx2(const E4M3Args& args) {
+bool widen_row(const E4M3Args& args) {
   const __m256 scale = _mm256_set1_ps(args.scale * 256.0F);
   const __m128i nan = _mm_set1_epi8(0x7F);
   __m128i found = _mm_setzero_si128();
@@ -49,6 +47,19 @@ bool widen_e4m3_avx2(const E4M3Args& args) {
   const bool is_rest_finite = widen_e4m3_reference(
       {.codes = args.codes + i, .scale = args.scale, .to = args.to + i, .n = args.n - i});
   return is_rest_finite && _mm_movemask_epi8(found) == 0;
+}
+
+}  // namespace
+
+bool widen_e4m3_avx2(const E4M3Args& args) {
+  bool is_number = true;
+  for (std::int64_t row = 0; row < args.num_rows; ++row) {
+    is_number &= widen_row({.codes = args.codes + row * args.code_stride,
+                            .scale = args.scale,
+                            .to = args.to + row * args.to_stride,
+                            .n = args.n});
+  }
+  return is_number;
 }
 
 }  // namespace caption::kernels::cpu

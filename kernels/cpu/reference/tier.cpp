@@ -276,9 +276,13 @@ void round_numbers_reference(const void* x, Element element, std::uint16_t* y, s
 
 bool widen_e4m3_reference(const E4M3Args& args) {
   bool has_nan = false;
-  for (std::int64_t i = 0; i < args.n; ++i) {
-    has_nan |= is_nan_e4m3(args.codes[i]);
-    args.to[i] = to_bf16(from_e4m3(args.codes[i]) * args.scale).bits;
+  for (std::int64_t row = 0; row < args.num_rows; ++row) {
+    const std::uint8_t* const codes = args.codes + row * args.code_stride;
+    std::uint16_t* const to = args.to + row * args.to_stride;
+    for (std::int64_t i = 0; i < args.n; ++i) {
+      has_nan |= is_nan_e4m3(codes[i]);
+      to[i] = to_bf16(from_e4m3(codes[i]) * args.scale).bits;
+    }
   }
   return !has_nan;
 }
