@@ -22,7 +22,10 @@ void pack_in_order(const Tier& tier, PanelWordsArgs words, const std::vector<std
   constexpr std::int64_t kWordBytes = 4;
   for (std::int64_t left = words.num_panels; left > 0; left -= words.num_panels) {
     words.num_panels = std::min(at_once, left);
-    tier.pack_ordered_words({.words = words, .order = order.data(), .columns = columns.get()});
+    tier.pack_ordered_words({.words = words,
+                             .order = order.data(),
+                             .columns = columns.get(),
+                             .num_following = std::min(at_once, left - words.num_panels)});
     words.words += words.num_panels * kPanelFeatures * kWordBytes;
     words.to += words.num_panels * words.panel_bytes;
   }

@@ -8,6 +8,37 @@
 namespace caption::kernels::cpu {
 namespace {
 
+constexpr std::int64_t kColumnsOfWord = 8;
+constexpr std::int64_t kPanelWordBytes = 2 * kLineBytes;  // a word of each feature of a panel
+
+// The lines of the rows of words that follow, fetched as they lie in memory.
+class FollowingLines {
+ public:
+  FollowingLines(const std::uint8_t* first, std::int64_t stride_bytes, std::int64_t row_bytes,
+                 std::int64_t num_rows)
+      : row_(first), stride_bytes_(stride_bytes), row_bytes_(row_bytes), num_rows_(num_rows) {
+    if (row_bytes == 0) num_rows_ = 0;
+  }
+  void fetch(int num_lines) {
+    for (; num_lines > 0 && num_rows_ > 0; --num_lines) {
+      fetch_line(row_ + at_);
+      at_ += kLineBytes;
+      if (at_ < row_bytes_) continue;
+      fetch_line(row_ + row_bytes_ - 1);  // the row may begin within a line
+      at_ = 0;
+      row_ += stride_bytes_;
+      --num_rows_;
+    }
+  }
+
+ private:
+  const std::uint8_t* row_;
+  std::int64_t stride_bytes_;
+  std::int64_t row_bytes_;
+  std::int64_t num_rows_;
+  std::int64_t at_ = 0;
+};
+
 // Packs a word of each row of words for one panel: 8 columns each. The words of the panel's
 // features are beside each other, as the transposed words of rows are.
 void pack_panel_words(const std::uint8_t* from, std::uint8_t* to) {
@@ -83,31 +114,41 @@ __m256i join_pair(const std::uint8_t* columns, const std::int32_t* order) {
                                  _mm_unpackhi_epi8(even, odd), 1);
 }
 
-}  // namespace
-
-// All words are split into columns, which are as many bytes, before the columns are joined.
-void pack_ordered_words_avx2(const OrderedWordsArgs& args) {
-  const auto& [words, stride_bytes, num_columns, num_panels, to, panel_bytes] = args.words;
-  constexpr std::int64_t kColumnsOfWord = 8;
+// Splits all words into columns.
+void split_words(const OrderedWordsArgs& args) {
+  const PanelWordsArgs& words = args.words;
   constexpr std::int64_t kAhead = 8;  // rows of words
-  const std::int64_t columns_bytes = num_columns * kOrderedColumnBytes;
-  const std::int64_t num_words = num_columns / kColumnsOfWord;
+  const std::int64_t num_words = words.num_columns / kColumnsOfWord;
   for (std::int64_t i = 0; i < num_words; ++i) {
-    const std::uint8_t* from = words + i * stride_bytes;
+    const std::uint8_t* from = words.words + i * words.stride_bytes;
     std::uint8_t* columns = args.columns + i * kColumnsOfWord * kOrderedColumnBytes;
-    const std::int64_t ahead = i + kAhead < num_words ? kAhead * stride_bytes : 0;
-    for (std::int64_t panel = 0; panel < num_panels; ++panel) {
+    const std::int64_t ahead = i + kAhead < num_words ? kAhead * words.stride_bytes : 0;
+    for (std::int64_t panel = 0; panel < words.num_panels; ++panel) {
       fetch_line(from + ahead);
       fetch_line(from + ahead + kLineBytes);
       split_panel_words(from, columns);
-      from += 2 * kLineBytes;
-      columns += columns_bytes;
+      from += kPanelWordBytes;
+      columns += words.num_columns * kOrderedColumnBytes;
     }
+    fetch_line(from + ahead - 1);  // words may begin within a line
   }
+}
+
+}  // namespace
+
+// All words are split into columns, which are as many bytes, before the columns are joined. What
+// follows is fetched meanwhile, since joining reads no memory.
+void pack_ordered_words_avx2(const OrderedWordsArgs& args) {
+  const auto& [words, stride_bytes, num_columns, num_panels, to, panel_bytes] = args.words;
+  split_words(args);
+  FollowingLines following(words + num_panels * kPanelWordBytes, stride_bytes,
+                           args.num_following * kPanelWordBytes, num_columns / kColumnsOfWord);
+  const std::int64_t columns_bytes = num_columns * kOrderedColumnBytes;
   for (std::int64_t panel = 0; panel < num_panels; ++panel) {
     const std::uint8_t* const columns = args.columns + panel * columns_bytes;
     std::uint8_t* line = to + panel * panel_bytes;
     for (std::int64_t k = 0; k < num_columns; k += 4, line += kLineBytes) {
+      following.fetch(1);
       store_line(line, join_pair(columns, args.order + k), join_pair(columns, args.order + k + 2));
     }
   }
@@ -137,35 +178,6 @@ struct PairOfPanels {
 constexpr std::int64_t kColumns = 4;           // a line of a panel
 constexpr std::int64_t kBlock = 4 * kColumns;  // packed at a time
 constexpr std::int64_t kPanelRowBytes = 16;    // a column's words of a panel
-
-// The lines of the rows of words that follow, fetched as they lie in memory.
-class FollowingRows {
- public:
-  FollowingRows(const PanelWordsArgs& args, std::int64_t first_column)
-      : row_(args.words + first_column * args.stride_bytes),
-        stride_bytes_(args.stride_bytes),
-        row_bytes_(args.num_panels * kPanelRowBytes),
-        num_rows_(args.num_columns - first_column) {
-    if (num_rows_ > kBlock) num_rows_ = kBlock;
-  }
-  void fetch(int num_lines) {
-    for (; num_lines > 0 && num_rows_ > 0; --num_lines) {
-      fetch_line(row_ + at_);
-      at_ += kLineBytes;
-      if (at_ < row_bytes_) continue;
-      at_ = 0;
-      row_ += stride_bytes_;
-      --num_rows_;
-    }
-  }
-
- private:
-  const std::uint8_t* row_;
-  std::int64_t stride_bytes_;
-  std::int64_t row_bytes_;
-  std::int64_t num_rows_;
-  std::int64_t at_ = 0;
-};
 
 // Packs four columns of one panel.
 void pack_columns_of_panel(const std::uint8_t* from, std::int64_t stride_bytes, std::uint8_t* to) {
@@ -205,7 +217,10 @@ void pack_columns_of_panels(const std::uint8_t* from, std::int64_t stride_bytes,
 void pack_words_of_rows_avx2(const PanelWordsArgs& args) {
   for (std::int64_t k = 0; k < args.num_columns; k += kBlock) {
     const std::int64_t count = k + kBlock < args.num_columns ? kBlock : args.num_columns - k;
-    FollowingRows following(args, k + count);
+    const std::int64_t next = k + count;
+    const std::int64_t rows = args.num_columns - next < kBlock ? args.num_columns - next : kBlock;
+    FollowingLines following(args.words + next * args.stride_bytes, args.stride_bytes,
+                             args.num_panels * kPanelRowBytes, rows);
     for (std::int64_t panel = 0; panel < args.num_panels; panel += 2) {
       following.fetch(kBlock / 2);
       const std::uint8_t* const from = args.words + k * args.stride_bytes + panel * kPanelRowBytes;
