@@ -306,9 +306,9 @@ void EngineStage::finish(engine::Completion completion) {
   std::string_view text = record.caption;
   if (record.status == records::Status::kTruncated) text = without_cut_character(text);
   if (text.empty()) text = record.caption;
-  const std::string reason = caption.suspicion.empty()
-                                 ? suspicion_of_caption(text, model_.unlike_sentence())
-                                 : caption.suspicion;
+  std::string reason = caption.suspicion;
+  if (reason.empty()) reason = suspicion_of_losses(record.frames_used, record.frames_wanted);
+  if (reason.empty()) reason = suspicion_of_caption(text, model_.unlike_sentence());
   if (!reason.empty()) record.status = records::Status::kSuspicious;
   if (record.status == records::Status::kSuspicious) {
     record.reason = reason.empty() ? std::string(records::kLoopReason) : reason;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/utf8.h"
 #include "video/frame_content.h"
 
@@ -91,6 +92,12 @@ std::string find_repeated_characters(const std::vector<std::string_view>& words)
 
 std::string suspicion_of_frames(std::span<const video::Frame> frames) {
   return std::string(video::content_sentence(video::classify_content(frames)));
+}
+
+std::string suspicion_of_losses(std::int64_t frames_used, std::int64_t frames_wanted) {
+  if (frames_used >= frames_wanted - frames_used) return {};
+  return "only " + std::to_string(frames_used) + " of " + counted(frames_wanted, "sampled frame") +
+         " could be decoded";
 }
 
 std::string suspicion_of_caption(std::string_view caption, std::string_view unlike) {

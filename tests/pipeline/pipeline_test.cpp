@@ -510,6 +510,26 @@ TEST_SUITE("pipeline/pipeline") {
     CHECK(record_of(sink, "clip_3").status == Status::kOk);
   }
 
+  TEST_CASE("a caption of less than half of the wanted frames is marked") {
+    FakeModel model;
+    Options options = fake_options();
+    options.read.sampling.num_frames = 8;
+    options.read_clip = [](const OpenFile& file, const video::ReadOptions& read) {
+      video::Clip clip = make_clip(file, read);
+      clip.frames.resize(static_cast<std::size_t>(clip_number(file.path().string()) + 1));
+      return clip;
+    };
+    KeepingSink sink;
+    const Outcome outcome = run(model, clips(8), options, sink);
+    CHECK(outcome.progress.clips_suspicious == 3);
+    CHECK(record_of(sink, "clip_1").reason == "only 2 of 8 sampled frames could be decoded");
+    for (int i = 0; i < 8; ++i) {
+      const Record record = record_of(sink, clip_name(i));
+      CHECK(record.frames_used == i + 1);
+      CHECK(record.status == (i < 3 ? Status::kSuspicious : Status::kOk));
+    }
+  }
+
   TEST_CASE("what the stages did is measured, and the engine's time is shared out") {
     FakeModel model;
     KeepingSink sink;
