@@ -153,11 +153,12 @@ void DecodeStage::read_inputs() {
     const std::size_t i = next_input_.fetch_add(1);
     if (i >= num_inputs) break;
     DecodedJob decoded = again_.has_value() ? read_again(std::move((*again_)[i])) : read(i);
-    const Job& job = decoded.job;
+    Job& job = decoded.job;
     if (job.is_cancelled) break;
     if (!again_.has_value()) {
       ++shared_.counters.clips_looked_at;
-      if (!job.tasks.empty() && !job.is_skipped) ++shared_.counters.clips_read;
+      job.is_counted = (!job.tasks.empty() || job.is_follower) && !job.is_skipped;
+      if (job.is_counted) ++shared_.counters.clips_read;
     }
     const std::size_t seen_bytes = decoded.seen.has_value() ? decoded.seen->tokens.size_bytes() : 0;
     const std::size_t size_bytes = decoded.clip.size_bytes() + seen_bytes + kRecordBytes;
@@ -275,7 +276,10 @@ void DecodeStage::plan(Job& job) {
     if (!job.content.empty()) {
       task.claim = claim_key(job.content, task);
       const Follower self{.clip = clip, .video = job.record.video, .origin = job.origin};
-      if (!shared_.claims.take(task.claim, self)) continue;
+      if (!shared_.claims.take(task.claim, self)) {
+        job.is_follower = true;
+        continue;
+      }
       task.is_claimed = true;
     }
     records::Earlier earlier =

@@ -74,8 +74,10 @@ struct StageWork {
   int num_replicas = 1;
   std::int64_t num_inputs = 0;
   std::int64_t clips_looked_at = 0;  // hashed and looked up in the output, or unreadable
-  std::int64_t clips_read = 0;       // clips to be captioned that were decoded or failed
-  std::int64_t clips_encoded = 0;    // clips that have passed the vision stage
+  // Clips to be captioned that were decoded or failed, and those that take the caption of another
+  // file of the same content, which count here as they do in Progress::clips_done.
+  std::int64_t clips_read = 0;
+  std::int64_t clips_encoded = 0;  // those of clips_read that have passed the vision stage
   // Captions that the engine finished, plus the finished fraction of those in progress by tokens.
   double captions_made = 0;
   double captions_begun = 0;  // part of captions_made: the fractions of unfinished captions

@@ -327,9 +327,7 @@ bool VisionStage::pass_on(PixelJob& clip) {
   }
   encoded.job = std::move(clip.decoded.job);
   clip.pixels = {};
-  const bool is_counted =
-      !encoded.job.tasks.empty() && !encoded.job.is_skipped && encoded.job.num_losses == 0;
-  if (is_counted) ++shared_.counters.clips_encoded;
+  if (std::exchange(encoded.job.is_counted, false)) ++shared_.counters.clips_encoded;
   const std::size_t size_bytes = std::max(bytes_of(encoded), shared_.least_queued_bytes);
   if (out_.push(std::move(encoded), size_bytes)) return true;
   clip.decoded.job = std::move(encoded.job);

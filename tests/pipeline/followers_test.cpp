@@ -5,8 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "fake_model.h"
 #include "pipeline/pipeline.h"
@@ -77,6 +80,40 @@ TEST_SUITE("pipeline/followers") {
       CHECK(record.status == records::Status::kOk);
       CHECK(record.caption == expected_caption(clip_number(record.video)));
     }
+  }
+
+  TEST_CASE("copies count as passed by every stage whose mean time tells what is left") {
+    FakeModel model;
+    constexpr int kNumCopies = 6;
+    const InputList two = clips(2);  // clip_0 and clip_1
+    std::vector<std::pair<std::string, Origin>> paths = {{"clip_0", Origin::kNamed}};
+    for (int i = 0; i < kNumCopies; ++i) {
+      paths.emplace_back(clip_name(100 + i), Origin::kNamed);
+      write_file(paths.back().first, "film 0");
+    }
+    paths.emplace_back("clip_1", Origin::kNamed);
+    Options options = fake_options();
+    // One thread keeps the order of the clips, so that clip_1 passes the stages after all others,
+    // and clip_0 waits for it, so that all copies are looked at before it has its caption.
+    options.threads.decode = 1;
+    std::promise<void> last_is_read;
+    options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
+      if (file.path() == "clip_1") last_is_read.set_value();
+      return make_clip(file, read);
+    };
+    model.on_encode = [&](int number) {
+      if (number == 0) last_is_read.get_future().wait();
+    };
+    options.on_progress = [](const Progress& now) { CHECK(now.num_settled() <= now.num_wanted()); };
+    KeepingSink sink;
+    const Progress end = run(model, list_of(paths), options, sink).progress;
+    for (int i = 0; i < kNumCopies; ++i) std::filesystem::remove(clip_name(100 + i));
+    CHECK(end.clips_copied == kNumCopies);
+    CHECK(end.num_settled() == kNumCopies + 2);
+    CHECK(end.num_wanted() == kNumCopies + 2);
+    CHECK(end.work.clips_looked_at == kNumCopies + 2);
+    CHECK(end.work.clips_read == kNumCopies + 2);
+    CHECK(end.work.clips_encoded == kNumCopies + 2);
   }
 }
 

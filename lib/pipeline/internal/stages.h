@@ -65,7 +65,9 @@ struct Job {
   int num_losses = 0;             // devices that were lost while they worked on it
   bool is_skipped = false;  // not a video and not named by the user: counted, but gets no record
   bool is_cancelled = false;
-  std::string suspicion;  // suspicion_of_frames()
+  bool is_follower = false;  // waits for a caption of another file of the same content
+  bool is_counted = false;   // counts in StageWork::clips_read, and in clips_encoded once it passed
+  std::string suspicion;     // suspicion_of_frames()
 
   // Whether no caption is left to compute.
   bool is_over() const { return is_skipped || record.error.has_value() || tasks.empty(); }
