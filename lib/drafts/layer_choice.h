@@ -29,17 +29,24 @@ class LayerChoice {
     const std::lock_guard lock(mutex_);
     return made_;
   }
+  // The same, without layers that were known at construction.
+  std::optional<LeftOutLayers> found() const {
+    const std::lock_guard lock(mutex_);
+    return is_found_ ? made_ : std::nullopt;
+  }
   // A choice that was made before stays.
   void make(const LeftOutLayers& layers) {
     const std::lock_guard lock(mutex_);
     if (made_.has_value()) return;
     made_ = layers;
+    is_found_ = true;
     if (on_made_) on_made_(layers);
   }
 
  private:
   mutable std::mutex mutex_;
   std::optional<LeftOutLayers> made_;
+  bool is_found_ = false;  // made by make()
   std::function<void(const LeftOutLayers&)> on_made_;
 };
 

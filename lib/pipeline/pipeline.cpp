@@ -161,6 +161,7 @@ Outcome Run::finish() {
   outcome.busy = outcome.progress.work.busy;
   outcome.engine = recorder_.engine_stats();
   outcome.had_drafts = options_.drafts.how.method != drafts::Method::kNone;
+  if (options_.drafts.layers != nullptr) outcome.found_layers = options_.drafts.layers->found();
   for (const auto& replica : replicas_) {
     outcome.drafts += replica->engine.draft_counts();
     outcome.drafted_steps += replica->engine.drafted_steps();

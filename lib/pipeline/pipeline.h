@@ -227,6 +227,8 @@ struct Outcome {
   drafts::DraftedSteps drafted_steps;
   // Method::kSelf: the search for the layers to leave out that got furthest, if none has ended.
   std::optional<drafts::UnfinishedSearch> layer_search = std::nullopt;
+  // Method::kSelf: the layers to leave out that this run has found.
+  std::optional<drafts::LeftOutLayers> found_layers = std::nullopt;
 };
 
 // Throws Error(kUsage) when a prompt names an unknown adapter, or clips and prompts both choose.

@@ -106,6 +106,12 @@ int stderr_columns() {
 }
 
 std::string why_no_drafts(const Outcome& outcome) {
+  if (outcome.found_layers.has_value()) {
+    return outcome.found_layers->pays()
+               ? "the layers to leave out were found only near the end of the run; the next run "
+                 "guesses from its first caption on"
+               : "no set of layers to leave out promises to save time";
+  }
   if (!outcome.layer_search.has_value()) {
     return "no guess was found, or none was expected to save time";
   }

@@ -43,6 +43,14 @@ TEST_SUITE("pipeline/progress") {
           "at most 18 pieces of captions scored); it takes dozens of captions of one run, and the "
           "next run begins it anew");
     outcome.layer_search.reset();
+    outcome.found_layers = drafts::LeftOutLayers{.layers = {1, 2}, .gain = 1.4};
+    CHECK(describe_drafts(outcome) ==
+          "drafts: none was computed: the layers to leave out were found only near the end of the "
+          "run; the next run guesses from its first caption on");
+    outcome.found_layers = drafts::LeftOutLayers{};
+    CHECK(describe_drafts(outcome) ==
+          "drafts: none was computed: no set of layers to leave out promises to save time");
+    outcome.found_layers.reset();
     outcome.engine.draft_tokens = 260;
     outcome.engine.accepted_tokens = 200;
     outcome.drafts.computed = {250, 10};

@@ -72,6 +72,7 @@ TEST_SUITE("pipeline/self-draft") {
           // Only guesses after the end of a caption are wrong.
           CHECK(outcome.drafts.accepted[kOfSelf] > outcome.drafts.computed[kOfSelf] / 2);
           CHECK(outcome.engine.accepted_tokens > 0);
+          CHECK_FALSE(outcome.found_layers.has_value());
         }
       }
     }
@@ -101,6 +102,8 @@ TEST_SUITE("pipeline/self-draft") {
     const Outcome outcome = run(replicas, clips(kNumClips), self_options(choice), sink);
     check_captions(sink.kept, kNumClips);
     CHECK(outcome.drafts.accepted[kOfSelf] > 0);
+    REQUIRE(outcome.found_layers.has_value());
+    CHECK(outcome.found_layers->layers == std::vector<std::int32_t>{1});
   }
 }
 
