@@ -33,7 +33,7 @@ void require_measured_on_gpu(const BenchFlags& flags, bool has_decoder, std::siz
 BenchDevice choose_bench_device(const BenchFlags& flags, bool has_decoder,
                                 const config::Preset& preset, const Machine& machine,
                                 const std::string& cpu_tier) {
-  config::require_device_list(preset.device, machine);
+  config::require_device_list(preset, machine);
   const CpuTier tier = choose_cpu_tier(cpu_tier);
   // A prediction is made on any machine.
   if (preset.device.type != config::DeviceType::kCuda || !flags.predict.empty()) {

@@ -326,7 +326,7 @@ config::LoadedPreset load_usable_preset(const RunFlags& flags, const Globals& gl
   config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
   if (!loaded.note.empty()) log_info("config", loaded.note);
   config::require_available(loaded.preset, has_cuda_kernels());
-  config::require_device_list(loaded.preset.device, machine);
+  config::require_device_list(loaded.preset, machine);
   config::require_consistent(loaded.preset);
   return loaded;
 }

@@ -8,6 +8,7 @@
 #include "config/draft_model.h"
 #include "config/examples.h"
 #include "config/generation_defaults.h"
+#include "config/option_names.h"
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
 #include "model/file_codes.h"
@@ -106,6 +107,7 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
     check.model = config::open_model(context, as_stored, loaded.locations,
                                      {.opening = model::Opening::kToCheck});
     config::apply_generation_config(as_stored, check.model->generation_config());
+    config::require_token_range(as_stored);
     config::require_consistent(as_stored);
     config::require_valid_sampling(as_stored, *check.model);
     check.prompt_tokens = count_prompt_tokens(*check.model, preset, prompts);

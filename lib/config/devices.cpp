@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/join.h"
+#include "config/option_names.h"
 #include "config/resolve.h"
 
 namespace caption::config {
@@ -15,8 +16,13 @@ namespace {
 constexpr std::string_view kFirst = "first";
 constexpr std::string_view kAll = "all";
 
-[[noreturn]] void refuse(const DeviceSection& device, const std::string& why) {
-  throw Error(ErrorCode::kUsage, "--devices " + device.devices + ": " + why);
+// The list of devices as it was given.
+std::string devices_text(const Preset& preset) {
+  return option_text(preset, "device.devices", preset.device.devices);
+}
+
+[[noreturn]] void refuse(const Preset& preset, const std::string& why) {
+  throw Error(ErrorCode::kUsage, devices_text(preset) + ": " + why);
 }
 
 std::optional<int> parse_number(std::string_view text) {
@@ -27,18 +33,18 @@ std::optional<int> parse_number(std::string_view text) {
 }
 
 // The numbers of a list "0,1"; throws Error(kUsage) for another text.
-std::vector<int> parse_list(const DeviceSection& device) {
+std::vector<int> parse_list(const Preset& preset) {
   std::vector<int> ordinals;
-  std::string_view rest = device.devices;
+  std::string_view rest = preset.device.devices;
   for (bool is_last = false; !is_last;) {
     const std::size_t comma = rest.find(',');
     is_last = comma == std::string_view::npos;
     const std::optional<int> ordinal = parse_number(rest.substr(0, comma));
     if (!ordinal.has_value()) {
-      refuse(device, "give the numbers of GPUs with commas between them (0,1), all, or first");
+      refuse(preset, "give the numbers of GPUs with commas between them (0,1), all, or first");
     }
     if (std::find(ordinals.begin(), ordinals.end(), *ordinal) != ordinals.end()) {
-      refuse(device, "GPU " + std::to_string(*ordinal) + " is named twice; name each once");
+      refuse(preset, "GPU " + std::to_string(*ordinal) + " is named twice; name each once");
     }
     ordinals.push_back(*ordinal);
     if (!is_last) rest.remove_prefix(comma + 1);
@@ -54,7 +60,7 @@ bool chooses_gpus_for_cpu(const DeviceSection& device) {
   return device.type == DeviceType::kCpu && device.devices != kFirst;
 }
 
-const CudaDevice& find_gpu(const DeviceSection& device, int ordinal, const Machine& machine) {
+const CudaDevice& find_gpu(const Preset& preset, int ordinal, const Machine& machine) {
   const auto found =
       std::find_if(machine.cuda_devices.begin(), machine.cuda_devices.end(),
                    [ordinal](const CudaDevice& gpu) { return gpu.ordinal == ordinal; });
@@ -62,7 +68,7 @@ const CudaDevice& find_gpu(const DeviceSection& device, int ordinal, const Machi
   std::vector<std::string> names;
   for (const CudaDevice& gpu : machine.cuda_devices) names.push_back(gpu_name(gpu));
   throw Error(ErrorCode::kUnavailable,
-              "--devices " + device.devices + ": GPU " + std::to_string(ordinal) +
+              devices_text(preset) + ": GPU " + std::to_string(ordinal) +
                   " is not here, or cannot run the kernels; here: " + join(names));
 }
 
@@ -81,10 +87,10 @@ void require_equal_arithmetic(const Preset& preset, const Machine& machine,
   };
   for (const CudaDevice& gpu : gpus) {
     if (arithmetic(gpu) == arithmetic(gpus.front())) continue;
-    refuse(preset.device, gpu_name(gpus.front()) + " computes as \"" + arithmetic(gpus.front()) +
-                              "\" and " + gpu_name(gpu) + " as \"" + arithmetic(gpu) +
-                              "\", so a caption would depend on which made it; name GPUs of one "
-                              "kind");
+    refuse(preset, gpu_name(gpus.front()) + " computes as \"" + arithmetic(gpus.front()) +
+                       "\" and " + gpu_name(gpu) + " as \"" + arithmetic(gpu) +
+                       "\", so a caption would depend on which made it; name GPUs of one "
+                       "kind");
   }
 }
 
@@ -98,31 +104,33 @@ std::string gpu_name(const CudaDevice& gpu) {
   return "GPU " + std::to_string(gpu.ordinal) + " (" + gpu.name + ")";
 }
 
-void require_device_list(const DeviceSection& device) {
-  if (is_list(device)) parse_list(device);
+void require_device_list(const Preset& preset) {
+  const DeviceSection& device = preset.device;
+  if (is_list(device)) parse_list(preset);
   if (!chooses_gpus_for_cpu(device)) return;
-  refuse(device,
+  refuse(preset,
          device.given_by.empty()
              ? "the model runs on the CPU; add --device cuda, or leave --devices out"
              : device.given_by + " runs the model on the CPU; leave one of the two options out");
 }
 
-void require_device_list(const DeviceSection& device, const Machine& machine) {
-  if (is_list(device)) parse_list(device);
+void require_device_list(const Preset& preset, const Machine& machine) {
+  const DeviceSection& device = preset.device;
+  if (is_list(device)) parse_list(preset);
   const bool is_here = caption::has_cuda_kernels() && !machine.cuda_devices.empty();
   if (chooses_gpus_for_cpu(device) && device.given_by.empty() && !is_here) {
     throw Error(
         ErrorCode::kUnavailable,
-        "--devices " + device.devices +
+        devices_text(preset) +
             (caption::has_cuda_kernels() ? ": " + machine.cuda_status
                                          : " needs CUDA kernels, which this build does not have") +
             "; without --devices the model runs on the CPU");
   }
-  require_device_list(device);
+  require_device_list(preset);
 }
 
 std::vector<CudaDevice> chosen_gpus(const Preset& preset, const Machine& machine) {
-  require_device_list(preset.device, machine);
+  require_device_list(preset, machine);
   if (machine.cuda_devices.empty()) {
     const bool is_given = !preset.device.given_by.empty();
     throw Error(
@@ -135,8 +143,8 @@ std::vector<CudaDevice> chosen_gpus(const Preset& preset, const Machine& machine
   if (preset.device.devices == kAll) {
     gpus = machine.cuda_devices;
   } else {
-    for (const int ordinal : parse_list(preset.device)) {
-      gpus.push_back(find_gpu(preset.device, ordinal, machine));
+    for (const int ordinal : parse_list(preset)) {
+      gpus.push_back(find_gpu(preset, ordinal, machine));
     }
   }
   require_equal_arithmetic(preset, machine, gpus);
@@ -144,8 +152,8 @@ std::vector<CudaDevice> chosen_gpus(const Preset& preset, const Machine& machine
 }
 
 int num_devices(const Preset& preset, const Machine& machine) {
-  require_device_list(preset.device, machine);
-  if (is_list(preset.device)) return static_cast<int>(parse_list(preset.device).size());
+  require_device_list(preset, machine);
+  if (is_list(preset.device)) return static_cast<int>(parse_list(preset).size());
   if (preset.device.devices == kFirst) return 1;
   return std::max(1, static_cast<int>(machine.cuda_devices.size()));
 }

@@ -13,10 +13,10 @@ namespace caption::config {
 
 // Throws Error(kUsage) for device.devices that is neither "first", "all" nor numbers with commas
 // between them, that names a GPU twice, or that chooses GPUs for a model on the CPU.
-void require_device_list(const DeviceSection& device);
+void require_device_list(const Preset& preset);
 // The same for this build and machine: throws Error(kUnavailable) where GPUs are chosen, none can
 // be used here, and no option names the CPU.
-void require_device_list(const DeviceSection& device, const Machine& machine);
+void require_device_list(const Preset& preset, const Machine& machine);
 
 // The GPUs that device.devices names, in its order, at least one: equal arithmetic, so that no
 // caption depends on which of them made it. Throws Error(kUnavailable) when the machine has none,

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "config/choices.h"
+#include "config/option_names.h"
 #include "eval/corpus.h"
 
 namespace caption::config {
@@ -113,17 +114,17 @@ std::vector<std::string> read_file(const std::string& path, const std::atomic<bo
   return captions_of(*std::move(references));
 }
 
-std::vector<std::string> read_draft_from(const std::string& path,
+// `option` is the option's name for messages.
+std::vector<std::string> read_draft_from(const std::string& option, const std::string& path,
                                          const std::atomic<bool>* cancelled) {
   try {
     return read_file(path, cancelled);
   } catch (const Error& error) {
     const bool names_file = std::string_view(error.what()).find(path) != std::string_view::npos;
-    throw Error(error.code(),
-                "--draft-from" + (names_file ? "" : " " + path) + ": " + error.what());
+    throw Error(error.code(), option + (names_file ? "" : " " + path) + ": " + error.what());
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::kOutOfMemory,
-                "--draft-from " + path + ": the memory does not suffice for its captions");
+                option + " " + path + ": the memory does not suffice for its captions");
   }
 }
 
@@ -132,10 +133,13 @@ std::vector<std::string> read_draft_from(const std::string& path,
 pipeline::DraftOptions draft_options(const Preset& preset, const std::atomic<bool>* cancelled) {
   const SpeculativeSection& speculative = preset.speculative;
   if (!speculative.draft_from.empty() && speculative.method != DraftMethod::kArchive) {
-    throw Error(ErrorCode::kUsage, "--draft-from gives captions to guess from, and --drafts is " +
-                                       std::string(choice_name(speculative.method)) +
-                                       "; --drafts archive guesses from captions");
+    throw Error(ErrorCode::kUsage,
+                option_name(preset, "speculative.draft_from") +
+                    " gives captions to guess from, which " +
+                    option_text(preset, "speculative.method", choice_name(speculative.method)) +
+                    " does not use; --drafts archive guesses from captions");
   }
+  const std::string option = option_name(preset, "speculative.draft_from");
   pipeline::DraftOptions drafts;
   drafts.how = {.method = speculative.method,
                 .max_drafts = static_cast<std::int32_t>(speculative.num_draft_tokens),
@@ -145,10 +149,11 @@ pipeline::DraftOptions draft_options(const Preset& preset, const std::atomic<boo
   for (const std::string& path : speculative.draft_from) {
     if (path == eval::kStandardInput) {
       throw Error(ErrorCode::kUsage,
-                  "--draft-from -: standard input is not read for captions to guess from; name a "
-                  "file");
+                  option +
+                      " -: standard input is not read for captions to guess from; name a "
+                      "file");
     }
-    add_known_captions(read_draft_from(path, cancelled), drafts);
+    add_known_captions(read_draft_from(option, path, cancelled), drafts);
   }
   return drafts;
 }

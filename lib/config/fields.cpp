@@ -1,5 +1,7 @@
 #include "config/fields.h"
 
+#include <initializer_list>
+#include <string_view>
 #include <type_traits>
 
 #include "base/join.h"
@@ -121,20 +123,35 @@ std::vector<FieldValue> list_values(const Preset& preset) {
   return out;
 }
 
+namespace {
+
+// Marks the keys as given by the flag.
+void set_given(Preset& preset, std::string_view flag, std::initializer_list<const char*> keys) {
+  for (const std::string_view key : keys) {
+    preset.given.emplace(key);
+    preset.origins[std::string(key)] = {.name = std::string(key.substr(key.find('.') + 1)),
+                                        .place = " of " + std::string(flag)};
+  }
+}
+
+}  // namespace
+
 void apply_quality(Preset& preset) {
   preset.generation.num_beams = 4;
   preset.generation.length_penalty = 1.2;
   preset.generation.early_stopping = EarlyStopping::kYes;
   preset.generation.temperature = 0;
-  preset.given.insert({"generation.num_beams", "generation.length_penalty",
-                       "generation.early_stopping", "generation.temperature"});
+  set_given(preset, "--quality",
+            {"generation.num_beams", "generation.length_penalty", "generation.early_stopping",
+             "generation.temperature"});
 }
 
 void apply_speed(Preset& preset) {
   preset.generation.temperature = 0.8;
   preset.generation.top_p = 0.95;
   preset.generation.max_new_tokens = 128;
-  preset.given.insert({"generation.temperature", "generation.top_p", "generation.max_new_tokens"});
+  set_given(preset, "--speed",
+            {"generation.temperature", "generation.top_p", "generation.max_new_tokens"});
 }
 
 }  // namespace caption::config

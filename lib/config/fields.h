@@ -359,7 +359,8 @@ void for_each_video_field(Section& video, Visit&& visit) {
 template <class P, class Visit>
 void for_each_field(P& preset, Visit&& visit) {
   // Fails to compile when a section is added: then call its function below.
-  auto& [name, device, model, quantization, engine, speculative, generation, video, given] = preset;
+  auto& [name, device, model, quantization, engine, speculative, generation, video, given,
+         origins] = preset;
   for_each_device_field(device, visit);
   for_each_model_field(model, visit);
   for_each_quantization_field(quantization, visit);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/join.h"
 #include "base/units.h"
+#include "config/option_names.h"
 #include "config/prompt_tokens.h"
 #include "config/resolve.h"
 #include "kv/page_pool.h"
@@ -116,7 +117,9 @@ void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
                                   : "";
     throw Error(
         is_given ? ErrorCode::kUsage : ErrorCode::kOutOfMemory,
-        (is_given ? "--kv-cache-bytes " + exact_bytes(preset.engine.kv_cache_bytes) + " holds "
+        (is_given ? option_text(preset, "engine.kv_cache_bytes",
+                                exact_bytes(preset.engine.kv_cache_bytes)) +
+                        " holds "
                   : "the " + format_bytes(num_pages * page_bytes) + " left for KV pages hold ") +
             counted(num_pages, "KV page") + " of " + std::to_string(kv::kPageTokens) +
             (draft == nullptr ? " tokens; " : " tokens of model and draft model; ") +
@@ -133,11 +136,12 @@ void require_least_pages(const Preset& preset, const model::DecoderSpec& spec) {
   const std::int64_t page_bytes = kv_page_bytes(preset, spec);
   const std::int64_t needed = scheduler::kLeastPoolPages;
   if (given_bytes == 0 || given_bytes >= needed * page_bytes) return;
-  throw Error(ErrorCode::kUsage, "--kv-cache-bytes " + exact_bytes(given_bytes) + " holds " +
-                                     counted(given_bytes / page_bytes, "KV page") + " of " +
-                                     std::to_string(kv::kPageTokens) +
-                                     " tokens, and an engine needs " + std::to_string(needed) +
-                                     "; raise it to at least " + exact_bytes(needed * page_bytes));
+  throw Error(ErrorCode::kUsage,
+              option_text(preset, "engine.kv_cache_bytes", exact_bytes(given_bytes)) + " holds " +
+                  counted(given_bytes / page_bytes, "KV page") + " of " +
+                  std::to_string(kv::kPageTokens) + " tokens, and an engine needs " +
+                  std::to_string(needed) + "; raise it to at least " +
+                  exact_bytes(needed * page_bytes));
 }
 
 }  // namespace caption::config

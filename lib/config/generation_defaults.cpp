@@ -6,6 +6,7 @@
 #include "base/join.h"
 #include "base/log.h"
 #include "config/fields.h"
+#include "config/option_names.h"
 #include "config/resources.h"
 
 namespace caption::config {
@@ -61,6 +62,7 @@ std::set<std::string> apply_generation_config(Preset& preset, const GenerationCo
 
 void adopt_generation_config(Preset& preset, const GenerationConfig& config) {
   const std::set<std::string> taken = apply_generation_config(preset, config);
+  require_token_range(preset);
   std::vector<std::string> settings;
   for (const FieldValue& field : list_values(preset)) {
     if (!taken.contains(field.key)) continue;

@@ -26,7 +26,8 @@ std::set<std::string> apply_generation_config(Preset& preset,
 
 // Calls apply_generation_config() and logs which keys were applied and which keys of the file are
 // not supported. Callers must call it after opening the model, and call require_consistent()
-// afterwards, because the file may request beam search.
+// afterwards, because the file may request beam search. Throws as require_token_range()
+// (config/option_names.h).
 void adopt_generation_config(Preset& preset, const model::GenerationConfig& config);
 
 // Reads the file of the preset's model; for a composed model, of its language model. Returns

@@ -28,22 +28,22 @@ constexpr std::size_t kMaxFileBytes = 1u << 16;
 constexpr double kMostRate = 1e18;  // bytes or FLOP per second
 constexpr std::array<std::string_view, 2> kArithmetics = {"f32", "bf16"};
 
-struct Field {
+struct RateField {
   const char* name;
   double bench::Roofline::*rate;
   bool may_be_zero = false;
 };
 constexpr std::array kFields = {
-    Field{.name = "read_bytes_per_s", .rate = &bench::Roofline::read_bytes_per_s},
-    Field{.name = "f32_flops_per_s", .rate = &bench::Roofline::f32_flops_per_s},
-    Field{.name = "flops_per_s", .rate = &bench::Roofline::flops_per_s},
-    Field{.name = "int8_flops_per_s", .rate = &bench::Roofline::int8_flops_per_s},
-    Field{.name = "own_int8_flops_per_s",
-          .rate = &bench::Roofline::own_int8_flops_per_s,
-          .may_be_zero = true},
-    Field{.name = "own_int4_flops_per_s",
-          .rate = &bench::Roofline::own_int4_flops_per_s,
-          .may_be_zero = true}};
+    RateField{.name = "read_bytes_per_s", .rate = &bench::Roofline::read_bytes_per_s},
+    RateField{.name = "f32_flops_per_s", .rate = &bench::Roofline::f32_flops_per_s},
+    RateField{.name = "flops_per_s", .rate = &bench::Roofline::flops_per_s},
+    RateField{.name = "int8_flops_per_s", .rate = &bench::Roofline::int8_flops_per_s},
+    RateField{.name = "own_int8_flops_per_s",
+              .rate = &bench::Roofline::own_int8_flops_per_s,
+              .may_be_zero = true},
+    RateField{.name = "own_int4_flops_per_s",
+              .rate = &bench::Roofline::own_int4_flops_per_s,
+              .may_be_zero = true}};
 
 fs::path path_of(const fs::path& folder, const RatesKey& key) {
   const std::string text =
@@ -63,7 +63,7 @@ std::optional<bench::Roofline> parse(const JsonObject& root, const RatesKey& key
   bench::Roofline rates;
   rates.arithmetic = *known;
   rates.num_threads = static_cast<int>(root.get_int("measured_threads", 1, 1, 1 << 20));
-  for (const Field& field : kFields) {
+  for (const RateField& field : kFields) {
     const double rate = root.get_double(field.name, -1);
     if (rate < 0 || rate > kMostRate || (rate == 0 && !field.may_be_zero)) return std::nullopt;
     rates.*field.rate = rate;
@@ -80,7 +80,7 @@ std::string text_of(const RatesKey& key, const bench::Roofline& rates) {
       .add("threads", std::int64_t{key.num_threads})
       .add("measured_threads", std::int64_t{rates.num_threads})
       .add("arithmetic", std::string(rates.arithmetic));
-  for (const Field& field : kFields) json.add(field.name, rates.*field.rate);
+  for (const RateField& field : kFields) json.add(field.name, rates.*field.rate);
   return json.end_object().text() + "\n";
 }
 

@@ -353,8 +353,9 @@ void check_consistency(const Preset& preset, const YamlDocument& document, std::
       continue;
     }
     throw_at(name, value.line, value.column,
-             "min_new_tokens " + std::to_string(preset.generation.min_new_tokens) +
-                 " exceeds max_new_tokens " + std::to_string(preset.generation.max_new_tokens));
+             "generation.min_new_tokens " + std::to_string(preset.generation.min_new_tokens) +
+                 " exceeds generation.max_new_tokens " +
+                 std::to_string(preset.generation.max_new_tokens));
   }
 }
 
@@ -384,6 +385,11 @@ Preset overlay_preset(Preset base, std::string_view yaml, std::string_view name)
     if (value.is_null) problem = "the value is missing";
     if (!problem.empty()) throw_at(name, value.line, value.column, value.key + ": " + problem);
     if (is_model) base.model.is_composed = false;
+    base.origins[std::string(key)] = {.name = value.key,
+                                      .separator = ": ",
+                                      .place = " (" + std::string(name) + ":" +
+                                               std::to_string(value.line) + ":" +
+                                               std::to_string(value.column) + ")"};
   }
   check_model(document, name, base);
   check_consistency(base, document, name);
@@ -407,6 +413,7 @@ void apply_override(Preset& preset, const Override& override_value) {
   if (!problem.empty()) {
     throw Error(ErrorCode::kUsage, override_value.source + ": " + problem);
   }
+  preset.origins[override_value.key] = {.name = override_value.source};
   if (override_value.key == kDeviceType) {
     preset.device.given_by = override_value.source + " " + override_value.value;
   }

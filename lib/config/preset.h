@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -147,6 +148,13 @@ struct VideoSection {
   friend bool operator==(const VideoSection&, const VideoSection&) = default;
 };
 
+// How a value was given, for messages (config/option_names.h).
+struct Origin {
+  std::string name;             // "--num-beams", or "generation.num_beams" of a file
+  std::string separator = " ";  // between name and value; ": " of a file
+  std::string place = {};       // follows the value: " (own.yaml:3:14)", " of --quality"
+};
+
 struct Preset {
   std::string name;  // for messages and manifests; not stored in the file
   DeviceSection device;
@@ -159,8 +167,9 @@ struct Preset {
   // Keys ("generation.top_k") whose values came from a file or a flag. The others have the defaults
   // above or the model's (config/generation_defaults.h).
   std::set<std::string, std::less<>> given;
+  std::map<std::string, Origin, std::less<>> origins;  // by key; of those of `given`
 
-  // Compares the name and the values, but not `given`.
+  // Compares the name and the values, but neither `given` nor `origins`.
   friend bool operator==(const Preset& a, const Preset& b) {
     const auto values = [](const Preset& preset) {
       return std::tie(preset.name, preset.device, preset.model, preset.quantization, preset.engine,

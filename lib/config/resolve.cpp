@@ -10,6 +10,7 @@
 #include "config/composed_source.h"
 #include "config/devices.h"
 #include "config/identity.h"
+#include "config/option_names.h"
 #include "config/preset_blueprint.h"
 #include "config/resources.h"
 #include "drafts/drafter.h"
@@ -142,64 +143,86 @@ void require_products(const Context& context, const Preset& preset, const Locati
 
 namespace {
 
+std::string drafts_text(const Preset& preset) {
+  return option_text(preset, "speculative.method", choice_name(preset.speculative.method));
+}
+
+[[noreturn]] void refuse_draft_model(const Preset& preset) {
+  throw Error(ErrorCode::kUsage,
+              option_text(preset, "speculative.draft_model", preset.speculative.draft_model) +
+                  " would not be used with " + drafts_text(preset) +
+                  "; --drafts model guesses with it");
+}
+
 void require_self_drafts(const Preset& preset) {
-  if (!preset.speculative.draft_model.empty()) {
-    throw Error(ErrorCode::kUsage, "--draft-model " + preset.speculative.draft_model +
-                                       " would not be used, as --drafts is self; --drafts model "
-                                       "guesses with it");
+  if (!preset.speculative.draft_model.empty()) refuse_draft_model(preset);
+  if (preset.engine.attention == CompressionMode::kNone) return;
+  throw Error(ErrorCode::kUsage,
+              drafts_text(preset) + " and " +
+                  option_text(preset, "engine.attention", choice_name(preset.engine.attention)) +
+                  " exclude each other: self-drafts read the keys and values of whole prompts");
+}
+
+void require_beams(const Preset& preset) {
+  const GenerationSection& generation = preset.generation;
+  const auto refuse = [&](std::string_view key, const char* reason) {
+    throw Error(ErrorCode::kUsage, option_name(preset, key) + " and " +
+                                       option_name(preset, "generation.num_beams") +
+                                       " exclude each other: " + reason);
+  };
+  if (!generation.stop.empty()) refuse("generation.stop", "beams end at stop ids alone");
+  if (generation.temperature != 0) {
+    refuse("generation.temperature", "a beam search does not sample");
   }
-  if (preset.engine.attention != CompressionMode::kNone) {
-    throw Error(ErrorCode::kUsage,
-                "--drafts self and --attention " +
-                    std::string(choice_name(preset.engine.attention)) +
-                    " exclude each other: self-drafts read the keys and values of whole prompts");
+  if (generation.num_logprobs >= 0) {
+    refuse("generation.num_logprobs", "a beam search gives no log-probabilities per token");
   }
 }
 
-void require_beams(const GenerationSection& generation) {
-  const auto refuse = [](const char* option, const char* reason) {
-    throw Error(ErrorCode::kUsage,
-                std::string(option) + " and --num-beams exclude each other: " + reason);
-  };
-  if (!generation.stop.empty()) refuse("--stop", "beams end at stop ids alone");
-  if (generation.temperature != 0) refuse("--temperature", "a beam search does not sample");
-  if (generation.num_logprobs >= 0) {
-    refuse("--logprobs", "a beam search gives no log-probabilities per token");
-  }
+void require_places_of_beams(const Preset& preset) {
+  const std::int64_t num_beams = preset.generation.num_beams;
+  const std::int64_t places =
+      std::min(preset.engine.max_num_seqs, preset.engine.max_num_batched_tokens);
+  if (num_beams <= places) return;
+  throw Error(ErrorCode::kUsage,
+              option_text(preset, "generation.num_beams", std::to_string(num_beams)) +
+                  ": beams run together, and " + option_name(preset, "engine.max_num_seqs") +
+                  " and " + option_name(preset, "engine.max_num_batched_tokens") + " allow " +
+                  std::to_string(places));
 }
 
 }  // namespace
 
 void require_consistent(const Preset& preset) {
-  require_device_list(preset.device);
+  require_device_list(preset);
   const WeightFormat weights = preset.quantization.weights;
   if (preset.quantization.double_quant && weights != WeightFormat::kNf4 &&
       weights != WeightFormat::kAuto) {
+    throw Error(ErrorCode::kUsage, option_name(preset, "quantization.double_quant") +
+                                       " is for weights of nf4, and these are " +
+                                       std::string(choice_name(weights)) + "; leave it out");
+  }
+  // What a model's files say may yet take the place of a value that is not given.
+  if (preset.given.contains("generation.min_new_tokens") &&
+      preset.given.contains("generation.max_new_tokens")) {
+    require_token_range(preset);
+  }
+  require_places_of_beams(preset);
+  if (preset.generation.num_beams > 1) require_beams(preset);
+  const DraftMethod method = preset.speculative.method;
+  const bool has_model = !preset.speculative.draft_model.empty();
+  if (method == DraftMethod::kModel && !has_model) {
     throw Error(ErrorCode::kUsage,
-                "quantization.double_quant is for weights of nf4, and these are " +
-                    std::string(choice_name(weights)) + "; leave it out");
+                drafts_text(preset) + " needs a draft model; --draft-model names one");
   }
-  const std::int64_t places =
-      std::min(preset.engine.max_num_seqs, preset.engine.max_num_batched_tokens);
-  if (preset.generation.num_beams > places) {
-    throw Error(ErrorCode::kUsage, "--num-beams is " + std::to_string(preset.generation.num_beams) +
-                                       "; beams run together, and --max-num-seqs and "
-                                       "--max-num-batched-tokens allow " +
-                                       std::to_string(places));
-  }
-  if (preset.generation.num_beams > 1) require_beams(preset.generation);
-  const bool has_drafts = preset.speculative.method != DraftMethod::kNone;
-  if (preset.speculative.method == DraftMethod::kModel && preset.speculative.draft_model.empty()) {
-    throw Error(ErrorCode::kUsage, "--drafts model needs a draft model; --draft-model names one");
-  }
-  if (!preset.speculative.draft_model.empty() && !has_drafts) {
-    throw Error(ErrorCode::kUsage, "--draft-model " + preset.speculative.draft_model +
-                                       " would not be used, as --drafts is none; --drafts model "
-                                       "guesses with it");
-  }
-  if (preset.speculative.method == DraftMethod::kSelf) require_self_drafts(preset);
+  if (has_model && method == DraftMethod::kNone) refuse_draft_model(preset);
+  if (method == DraftMethod::kSelf) require_self_drafts(preset);
   if (!preset.engine.kv_cache_dir.empty() && !preset.engine.prefix_cache) {
-    throw Error(ErrorCode::kUsage, "--kv-cache-dir needs --prefix-cache true");
+    throw Error(ErrorCode::kUsage,
+                option_name(preset, "engine.kv_cache_dir") + " needs --prefix-cache true" +
+                    (preset.origins.contains("engine.prefix_cache")
+                         ? ", and it is off: " + option_text(preset, "engine.prefix_cache", "false")
+                         : ""));
   }
 }
 

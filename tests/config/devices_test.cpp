@@ -109,7 +109,7 @@ TEST_SUITE("config/devices") {
     on_cpu.device.type = DeviceType::kCpu;
     const auto refusal = [&](const Machine& machine) {
       try {
-        require_device_list(on_cpu.device, machine);
+        require_device_list(on_cpu, machine);
       } catch (const Error& error) {
         return std::string(error.code() == ErrorCode::kUsage ? "usage: " : "unavailable: ") +
                error.what();

@@ -165,7 +165,7 @@ TEST_SUITE("config/preset_check") {
     says("l4", replaced(l4, "# Plan for l4", "# A plan"), "is for a card, and no comment ");
     says("mine", replaced(l4, "# Plan for l4", "# A plan"), "is for a card, and no comment ");
     says("l4", replaced(l4, "weights: awq", "weights: awq\n  double_quant: true"),
-         "double_quant is for weights of nf4");
+         " is for weights of nf4");
     says("l4", l4 + "speculative:\n  draft_model: Qwen/Qwen3-VL-2B-Instruct\n",
          "--drafts model guesses with it");
     says("cpu", preset_text("cpu") + "# Plan for l4\n", "has a plan for l4, and runs on the CPU");

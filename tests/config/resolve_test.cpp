@@ -14,6 +14,7 @@
 #include "config/devices.h"
 #include "config/draft_model.h"
 #include "config/load_preset.h"
+#include "config/option_names.h"
 #include "tests/support/drawn_checkpoint.h"
 
 namespace caption::config {
@@ -276,7 +277,11 @@ TEST_SUITE("config/resolve") {
                          Error);
     preset.engine.attention = CompressionMode::kNone;
     preset.speculative.draft_model = "small";
-    CHECK_THROWS_WITH_AS(require_consistent(preset), doctest::Contains("--drafts is self"), Error);
+    CHECK_THROWS_WITH_AS(
+        require_consistent(preset),
+        "--draft-model small would not be used with --drafts self; --drafts model guesses "
+        "with it",
+        Error);
     const model::DecoderSpec spec = {.num_layers = 3, .num_kv_heads = 2, .head_dim = 8};
     preset.engine.max_num_seqs = 5;
     preset.speculative.num_draft_tokens = 8;
@@ -285,6 +290,51 @@ TEST_SUITE("config/resolve") {
     CHECK(guess_page_bytes(preset, spec) == 10 * kv_page_bytes(preset, spec));
     preset.speculative.method = DraftMethod::kModel;
     CHECK(guess_page_bytes(preset, spec) == 0);
+  }
+
+  TEST_CASE("options that contradict each other are named as they were written") {
+    const auto refusal_of = [](const Preset& preset) {
+      try {
+        require_consistent(preset);
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kUsage);
+        return std::string(error.what());
+      }
+      return std::string("none");
+    };
+    const std::string text =
+        "generation:\n  max_new_tokens: 16\n  num_beams: 2\nspeculative:\n  method: model\n";
+    const Preset of_file = parse_preset(text, "own.yaml");
+    CHECK(refusal_of(of_file) ==
+          "speculative.method: model (own.yaml:5:11) needs a draft model; --draft-model names one");
+    Preset preset = of_file;
+    apply_override(preset, {"generation.temperature", "1", "--temperature"});
+    CHECK(refusal_of(preset) ==
+          "--temperature and generation.num_beams (own.yaml:3:14) exclude each other: a beam "
+          "search does not sample");
+    apply_override(preset, {"generation.min_new_tokens", "20", "--min-new-tokens"});
+    CHECK(refusal_of(preset) ==
+          "--min-new-tokens 20 exceeds generation.max_new_tokens: 16 (own.yaml:2:19); lower the "
+          "one or raise the other");
+    apply_override(preset, {"generation.max_new_tokens", "10", "--max-new-tokens"});
+    CHECK(refusal_of(preset) ==
+          "--min-new-tokens 20 exceeds --max-new-tokens 10; lower the one or raise the other");
+    preset = of_file;
+    apply_quality(preset);
+    apply_override(preset, {"engine.max_num_seqs", "2", "--max-num-seqs"});
+    CHECK(refusal_of(preset) ==
+          "num_beams 4 of --quality: beams run together, and --max-num-seqs and "
+          "--max-num-batched-tokens allow 2");
+  }
+
+  TEST_CASE("a least number of new tokens is compared with the most that the model's files say") {
+    Preset preset;
+    apply_override(preset, {"generation.min_new_tokens", "600", "--min-new-tokens"});
+    CHECK_NOTHROW(require_consistent(preset));
+    CHECK_THROWS_WITH_AS(require_token_range(preset),
+                         "--min-new-tokens 600 exceeds --max-new-tokens 128; lower the one or "
+                         "raise the other",
+                         Error);
   }
 
   TEST_CASE("options arrive where they belong") {
