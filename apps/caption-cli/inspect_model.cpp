@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <string_view>
@@ -138,6 +139,13 @@ class Subject {
             refusal_of([&] {
               model::require_file_codes(file.name, found.blueprint, fit.plan.input.weights);
             }).has_value();
+        const auto& parameters = found.blueprint.parameters;
+        fit.has_codes = std::any_of(
+            parameters.begin(), parameters.end(),
+            [](const model::Parameter& parameter) { return parameter.codes.has_value(); });
+        const config::QuantizationSection& quantization = loaded.preset.quantization;
+        fit.rounds_codes = fit.has_codes && quantization.weights != config::WeightFormat::kAuto &&
+                           config::find_rounded_codes(quantization, found.blueprint).has_value();
         fits.push_back(std::move(fit));
       });
     }

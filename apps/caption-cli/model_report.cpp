@@ -253,14 +253,20 @@ void report_presets(const std::vector<PresetFit>& presets, bool is_runnable, Mod
   bool is_first = true;
   for (const PresetFit& preset : presets) {
     const plan::Plan& plan = preset.plan;
-    const bool runs = plan.fits && is_runnable && preset.missing.empty() && !preset.lacks_codes;
+    const bool runs = plan.fits && is_runnable && preset.missing.empty() && !preset.lacks_codes &&
+                      !preset.rounds_codes;
     std::string text;
     if (!plan.fits) {
       text = "does not fit: " + short_reason(plan);
     } else {
       text = (runs ? "fits, " : "would fit, ") + counted(plan.num_concurrent, "clip") +
              " at a time in " + dtype_option(plan.input.weights);
-      if (preset.lacks_codes) text += ", which `quantize` makes of it";
+      if (preset.lacks_codes) {
+        text += preset.has_codes ? ", which `quantize` makes of the model that this one was made of"
+                                 : ", which `quantize` makes of it";
+      } else if (preset.rounds_codes) {
+        text += ", which would round its codes a second time (--requantize true)";
+      }
     }
     if (!preset.missing.empty()) text += "; this build lacks " + preset.missing;
     const bool has_card = plan.input.device == plan::PlanDevice::kCard;

@@ -60,7 +60,9 @@ struct PresetFit {
   std::string name;
   std::string missing;  // what this build lacks for the preset: "CUDA kernels, awq weights"
   plan::Plan plan;
-  bool lacks_codes = false;  // the files do not hold the codes that the preset's format is
+  bool lacks_codes = false;   // the files do not hold the codes that the preset's format is
+  bool has_codes = false;     // the files hold codes, of which `quantize` makes no others
+  bool rounds_codes = false;  // the preset's format would round them a second time
 };
 void report_presets(const std::vector<PresetFit>& presets, bool is_runnable, ModelReport& report);
 // Bytes of the weights as the context's device holds them, with padding (as `plan` counts them),

@@ -387,19 +387,22 @@ Corpus match_up(const References& references, const std::vector<CaptionEntry>& c
 
 namespace {
 
-// Says which other ways to match find captions, such as "; --match stem finds those of 16".
+// Says which other ways to match find captions and no ambiguity, such as "; --match stem finds
+// captions for 15 of 16 references".
 std::string other_ways(const References& references, const std::vector<CaptionEntry>& captions,
                        MatchBy match) {
   std::string out;
   for (const MatchBy other : {MatchBy::kPath, MatchBy::kName, MatchBy::kStem}) {
     if (other == match) continue;
-    const CaptionIndex index(captions, other, references.is_label_folder);
-    const std::vector<Match> matches = match_references(references, index, other);
-    const auto num_found = std::count_if(matches.begin(), matches.end(),
-                                         [](const Match& one) { return !one.candidates.empty(); });
-    if (num_found == 0) continue;
-    out += "; --match " + std::string(match_by_name(other)) + " finds captions for " +
-           std::to_string(num_found) + " of " + counted(std::ssize(matches), "reference");
+    try {
+      const Corpus found = match_up(references, captions, other);
+      const std::size_t count = found.segments.size() - found.missing.size();
+      if (count == 0) continue;
+      out += "; --match " + std::string(match_by_name(other)) + " finds captions for " +
+             std::to_string(count) + " of " + counted(std::ssize(found.segments), "reference");
+    } catch (const Error& error) {
+      if (is_of_machine(error.code())) throw;
+    }
   }
   return out;
 }

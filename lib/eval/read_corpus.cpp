@@ -343,7 +343,7 @@ void Problems::add_torn(std::string message) {
 
 void Problems::throw_if_cancelled() const {
   if (cancelled_ == nullptr || !cancelled_->load()) return;
-  throw Error(ErrorCode::kCancelled, "interrupted while captions were read; nothing was written");
+  throw Error(ErrorCode::kCancelled, "interrupted; nothing was written");
 }
 
 std::string Problems::summary() const {

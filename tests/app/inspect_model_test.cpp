@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -144,6 +145,27 @@ TEST_SUITE("app/inspect_model") {
       CHECK(exit_code_of({"quantize", name, "--format", "int8", "-o", name.substr(0, 4)}) == 0);
     }
     CHECK(exit_code_of({"inspect", "models/deep/other"}) == 2);
+  }
+
+  TEST_CASE("presets that would make other codes of codes say so") {
+    const TemporaryFolder folder;
+    const fs::path made = folder.path() / "made";
+    const fs::path demo = fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model";
+    REQUIRE(
+        run_cli({"quantize", demo.string(), "--format", "gptq", "-o", made.string()}).exit_code ==
+        0);
+    std::map<std::string, std::string> notes;
+    std::map<std::string, bool> runs;
+    for (const JsonObject& preset : inspect_json(made.string()).get_objects("presets")) {
+      notes[preset.require_string("name")] = preset.require_string("note");
+      runs[preset.require_string("name")] = preset.get_bool("runs", false);
+    }
+    CHECK(runs.at("cpu"));
+    CHECK(
+        contains(notes.at("l4"), "in awq, which `quantize` makes of the model that this one was"));
+    CHECK(contains(notes.at("t4"), "in nf4, which would round its codes a second time"));
+    CHECK_FALSE(runs.at("l4"));
+    CHECK_FALSE(runs.at("t4"));
   }
 
   TEST_CASE("the vision tokens are those of a run") {

@@ -335,6 +335,15 @@ TEST_SUITE("eval/corpus") {
     CHECK(message.ends_with("; --match stem finds captions for 1 of 2 references"));
   }
 
+  TEST_CASE("a way to match that would be ambiguous is not named") {
+    const std::string message = message_of([&] {
+      pair_up(references_of({"/b/x/1.mp4", "/b/y/1.mp4", "/b/z/2.mp4"}),
+              captions_of({"/a/x/1.mp4", "/a/y/1.mp4", "/a/z/2.mp4"}));
+    });
+    CHECK(message.find("matched by path") != std::string::npos);
+    CHECK(message.find("--match") == std::string::npos);
+  }
+
   TEST_CASE("a folder without \"labels\" gives all its JSON files; broken ones are named") {
     const auto folder = fresh_folder("corpus_flat");
     CHECK(message_of([&] { read_references(folder); }).find("label files") != std::string::npos);
