@@ -1,6 +1,7 @@
 #include "doctor/system_facts.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,16 +15,38 @@ namespace caption::doctor {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Permissions tell little of file systems that are read-only, or that make files by themselves
+// (/proc).
+bool can_make_file(const fs::path& folder) {
+  std::string name = (folder / ".caption-cli-XXXXXX").string();
+  const int file = ::mkstemp(name.data());
+  if (file < 0) return false;
+  ::close(file);
+  return ::unlink(name.c_str()) == 0;
+}
+
+bool can_make_folder(const fs::path& folder) {
+  return ::mkdir(folder.c_str(), 0700) == 0 && ::rmdir(folder.c_str()) == 0;
+}
+
+}  // namespace
+
 FolderFacts examine_folder(const fs::path& path) {
   FolderFacts facts{.path = path};
   if (path.empty()) return facts;
   std::error_code error;
   fs::path nearest = fs::absolute(path, error).lexically_normal();
   if (error) return facts;
+  fs::path missing;  // the first folder that is to be made
   while (!fs::exists(nearest, error) && nearest != nearest.parent_path()) {
+    missing = nearest;
     nearest = nearest.parent_path();
   }
-  facts.is_usable = fs::is_directory(nearest, error) && ::access(nearest.c_str(), W_OK | X_OK) == 0;
+  if (fs::is_directory(nearest, error)) {
+    facts.is_usable = missing.empty() ? can_make_file(nearest) : can_make_folder(missing);
+  }
   const fs::space_info space = fs::space(nearest, error);
   if (!error) {
     constexpr std::uintmax_t kMost = std::numeric_limits<std::int64_t>::max();

@@ -8,11 +8,12 @@ namespace caption::doctor {
 
 struct FolderFacts {
   std::filesystem::path path;   // empty: no folder is configured, or it was removed
-  bool is_usable = false;       // the folder is writable or can be created
+  bool is_usable = false;       // a file was made in the folder, or its first missing folder was
   std::int64_t free_bytes = 0;  // available to this user on its file system
 };
 
-// Examines a folder, or its nearest existing ancestor when it does not exist. Writes nothing.
+// Examines a folder, or its nearest existing ancestor when it does not exist. Tries what a run
+// does there: it makes a file, or the first folder that is missing, and removes it at once.
 FolderFacts examine_folder(const std::filesystem::path& path);
 
 // MemAvailable of /proc/meminfo in bytes; 0 when it cannot be read.

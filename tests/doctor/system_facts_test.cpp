@@ -26,6 +26,17 @@ TEST_SUITE("doctor/system_facts") {
     CHECK_FALSE(examine_folder({}).is_usable);
   }
 
+  TEST_CASE("a folder is usable where one can be made, whatever its permissions say") {
+    CHECK_FALSE(examine_folder("/proc/no/cache").is_usable);
+    CHECK_FALSE(examine_folder("/proc").is_usable);
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "a_folder";
+    fs::remove_all(folder);
+    fs::create_directory(folder);
+    CHECK(examine_folder(folder).is_usable);
+    CHECK(examine_folder(folder / "missing/one").is_usable);
+    CHECK(fs::is_empty(folder));
+  }
+
   TEST_CASE("the limit of open files is that of this process") {
     rlimit limit{};
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
