@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <limits>
+#include <utility>
 
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/sha256.h"
 
 namespace caption::records {
 namespace {
@@ -27,8 +30,30 @@ constexpr std::string_view kLogprobs = "\"logprobs\"";
 std::string ms(double value) { return json_number(value, kMsDecimals); }
 std::string seconds(double value) { return json_number(value, kSecondsDecimals); }
 
+// Takes 8.0 for 8, which programs write that read every number as a float.
 std::int64_t require_count(const JsonObject& object, std::string_view key) {
-  return object.require_int(key, 0, std::numeric_limits<std::int64_t>::max());
+  try {
+    return object.require_int(key, 0, std::numeric_limits<std::int64_t>::max());
+  } catch (const Error&) {
+    constexpr double kMostExact = 1LL << 53;
+    double number = -1;
+    try {
+      number = object.get_double(key, -1);
+    } catch (const Error&) {
+      // The error of the integer says what is expected.
+    }
+    if (!(number >= 0 && number <= kMostExact) || number != std::floor(number)) throw;
+    return static_cast<std::int64_t>(number);
+  }
+}
+
+// The id of a clip in the digits that this program writes; any other text stays as it is.
+std::string with_small_digits(std::string id) {
+  std::string lower = id;
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return parse_sha256(lower).has_value() ? lower : id;
 }
 
 double require_double(const JsonObject& object, std::string_view key) {
@@ -298,7 +323,7 @@ Record parse_json_line(std::string_view line) {
   const JsonObject root = JsonObject::parse(line, "record", ErrorCode::kBadReference);
   Record record;
   record.video = root.require_string("video");
-  record.id = root.get_string("id", "");
+  record.id = with_small_digits(root.get_string("id", ""));
   if (const std::optional<JsonObject> file = root.get_object("file")) {
     record.file = parse_file(*file);
   }

@@ -108,8 +108,9 @@ inline std::string caption_key(const Record& record) {
 // Returns one line without its newline; keys in a fixed order; UTF-8 is not escaped. Optional keys
 // whose value is empty or absent are omitted.
 std::string to_json_line(const Record& record);
-// The log-probabilities are kept as JSON; unknown keys are ignored. Throws Error(kBadReference)
-// naming the key that is missing or wrong.
+// The log-probabilities are kept as JSON; unknown keys are ignored. Counts may be written as 8.0,
+// and the digits of an id in capitals, as other programs do that read and write records. Throws
+// Error(kBadReference) naming the key that is missing or wrong.
 Record parse_json_line(std::string_view line);
 
 }  // namespace caption::records

@@ -128,6 +128,26 @@ TEST_SUITE("records/record") {
     CHECK(parse_json_line(to_json_line(record)).reason == kLoopReason);
   }
 
+  TEST_CASE("counts of other programs that read numbers as floats, and ids in capitals, are read") {
+    Record record = sample_record("v.mp4");
+    record.id = std::string(60, '0') + "abcf";
+    const std::string line = to_json_line(record);
+    const auto with = [&](const std::string& from, const std::string& to) {
+      std::string changed = line;
+      REQUIRE(changed.find(from) != std::string::npos);
+      return changed.replace(changed.find(from), from.size(), to);
+    };
+    CHECK(to_json_line(parse_json_line(with("\"used\":7", "\"used\":7.0"))) == line);
+    CHECK(to_json_line(parse_json_line(with("\"output\":44", "\"output\":4.4e1"))) == line);
+    CHECK(to_json_line(parse_json_line(with("0abcf", "0ABCF"))) == line);
+    CHECK(parse_json_line(with(record.id, "ABC")).id == "ABC");
+    for (const char* const wrong : {"7.5", "-1.0", "1e300", "\"7.0\""}) {
+      CAPTURE(std::string(wrong));
+      CHECK_THROWS_WITH_AS(parse_json_line(with("\"used\":7", "\"used\":" + std::string(wrong))),
+                           doctest::Contains("frames.used: expected an integer"), Error);
+    }
+  }
+
   TEST_CASE("a broken line says what is wrong with it") {
     const std::string good = to_json_line(sample_record("v.mp4"));
     struct Case {
