@@ -25,6 +25,9 @@ bool has_beams_and_drafts(const Preset& preset, const RunFacts& /*facts*/) {
 bool drops_logprobs(const Preset& preset, const RunFacts& facts) {
   return preset.generation.num_logprobs >= 0 && !facts.is_jsonl;
 }
+bool has_given_pages(const Preset& preset, const RunFacts& /*facts*/) {
+  return preset.engine.kv_cache_bytes > 0;
+}
 bool rounds_no_codes(const Preset& preset, const RunFacts& facts) {
   return preset.quantization.requantize && !facts.rounds_codes;
 }
@@ -43,6 +46,8 @@ constexpr Unused kUnused[] = {
     {"engine.kv_host_bytes", is_on_host, "with --device cpu"},
     {"engine.kv_host_bytes", shares_no_pages, "with --prefix-cache false"},
     {"engine.kv_cache_dir_bytes", keeps_no_files, "without --kv-cache-dir"},
+    {"device.memory_utilization", has_given_pages,
+     "on the KV pages, whose size --kv-cache-bytes gives"},
     {"quantization.requantize", rounds_no_codes, kNoRounding},
 };
 
