@@ -6,6 +6,10 @@ install(DIRECTORY samples/demo-model samples/videos DESTINATION ${_resources}/sa
 install(FILES samples/prompts.txt samples/references.jsonl DESTINATION ${_resources}/samples)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# What the documents link to, at the place that their links name.
+install(FILES samples/contact-sheet.png DESTINATION ${CMAKE_INSTALL_DOCDIR}/samples)
+install(FILES scripts/cmake/CaptionUnity.cmake DESTINATION ${CMAKE_INSTALL_DOCDIR}/scripts/cmake)
+install(FILES scripts/peers/plan.py DESTINATION ${CMAKE_INSTALL_DOCDIR}/scripts/peers)
 
 # The distribution is part of the version: libraries have other names on another release.
 set(_system debian)
