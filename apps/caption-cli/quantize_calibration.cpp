@@ -19,6 +19,7 @@
 #include "eval/corpus.h"
 #include "globals.h"
 #include "input_flags.h"
+#include "interrupts.h"
 #include "option_types.h"
 #include "pipeline/calibration_prompts.h"
 #include "pipeline/find_videos.h"
@@ -131,23 +132,12 @@ void set_answers(const CalibrationFlags& flags, const pipeline::InputList& clips
   }
 }
 
-config::LoadedPreset load_calibration_preset(const CalibrationFlags& flags, const fs::path& model,
-                                             const Globals& globals, const Machine& machine) {
-  PresetFlags named;
-  named.preset = flags.preset;
-  config::LoadedPreset loaded = load_preset(named, globals.locations, machine);
-  config::Preset& preset = loaded.preset;
+// Puts the model in the folder in the place of the preset's, with the numbers of its files.
+void set_source(const fs::path& model, config::Preset& preset) {
   const std::string whole = absolute_path(model).string();
   (preset.model.is_composed ? preset.model.llm : preset.model.path) = whole;
   preset.quantization.weights = config::WeightFormat::kF32;
   preset.quantization.double_quant = false;
-  if (!preset.generation.examples.empty()) {
-    throw Error(ErrorCode::kUsage,
-                "quantize: the preset " + preset.name +
-                    " has examples, which calibration does not show; give another one with "
-                    "--preset");
-  }
-  return loaded;
 }
 
 // What --calibration-tokens or the number of videos did not allow; empty where they allowed all.
@@ -259,11 +249,26 @@ void require_replaceable_calibration(const CalibrationFlags& flags, const fs::pa
   }
 }
 
-quantise::Calibration read_calibration(const CalibrationFlags& flags, const fs::path& model,
-                                       const Globals& globals, const std::atomic<bool>& stop,
-                                       const OnVideo& on_video) {
+config::LoadedPreset load_calibration_preset(const CalibrationFlags& flags,
+                                             const Globals& globals) {
+  const EndsAtInterrupt ends;  // the preset may be a FIFO
+  PresetFlags named;
+  named.preset = flags.preset;
+  config::LoadedPreset loaded = load_preset(named, globals.locations, detect_machine());
+  if (!loaded.preset.generation.examples.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "quantize: the preset " + loaded.preset.name +
+                    " has examples, which calibration does not show; give another one with "
+                    "--preset");
+  }
+  return loaded;
+}
+
+quantise::Calibration read_calibration(const CalibrationFlags& flags, config::LoadedPreset loaded,
+                                       const fs::path& model, const Globals& globals,
+                                       const std::atomic<bool>& stop, const OnVideo& on_video) {
   const Machine machine = detect_machine();
-  const config::LoadedPreset loaded = load_calibration_preset(flags, model, globals, machine);
+  set_source(model, loaded.preset);
   const config::Preset& preset = loaded.preset;
   const Context context = globals.context(config::num_threads(preset, machine));
   pipeline::CalibrationOptions options;

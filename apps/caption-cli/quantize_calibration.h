@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "config/load_preset.h"
 #include "quantise/calibration.h"
 
 namespace CLI {
@@ -46,11 +47,15 @@ void require_replaceable_calibration(const CalibrationFlags& flags,
 // Called before a video is read, with the numbers of videos read and to be read.
 using OnVideo = std::function<void(std::int64_t done, std::int64_t total)>;
 
+// Reads the preset of the calibration once, so that it may be a FIFO. Throws Error(kBadPreset) as
+// load_preset(), and kUsage for a preset with examples.
+config::LoadedPreset load_calibration_preset(const CalibrationFlags& flags, const Globals& globals);
+
 // Reads the videos with the model in the folder `model`, or with the composed model of the preset
-// whose language model it is. Logs what is used, and saves it if that is asked for. Throws Error as
-// `run` does, kUsage when no video can be used, and kBadReference for references that belong to
-// none.
-quantise::Calibration read_calibration(const CalibrationFlags& flags,
+// `loaded` whose language model it is. Logs what is used, and saves it if that is asked for. Throws
+// Error as `run` does, kUsage when no video can be used, and kBadReference for references that
+// belong to none.
+quantise::Calibration read_calibration(const CalibrationFlags& flags, config::LoadedPreset loaded,
                                        const std::filesystem::path& model, const Globals& globals,
                                        const std::atomic<bool>& stop, const OnVideo& on_video);
 

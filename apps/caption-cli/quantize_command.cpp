@@ -155,7 +155,7 @@ void require_possible_name(const std::string& name, const config::Locations& loc
                   "Hugging Face cache (organisation/model)");
 }
 
-std::filesystem::path find_source(const QuantizeFlags& flags, const Globals& globals) {
+std::filesystem::path find_source(const QuantizeFlags& flags, const config::Locations& locations) {
   const std::string& name = flags.model;
   if (name.ends_with(".yaml") || name.ends_with(".yml")) {
     throw Error(ErrorCode::kUsage, "quantize: " + records::escape_file_name(name) +
@@ -163,8 +163,6 @@ std::filesystem::path find_source(const QuantizeFlags& flags, const Globals& glo
                                        "composed model that of its language model: the preset then "
                                        "names the result as llm)");
   }
-  const config::Locations locations =
-      model_locations(flags.calibration.preset, globals.locations, detect_machine());
   if (!is_present(name)) {
     require_possible_name(name, locations);
   } else if (!is_folder(name)) {
@@ -262,10 +260,12 @@ void require_consistent(const QuantizeFlags& flags) {
                                      " is for calibration; give videos with --calibrate");
 }
 
-int make_checkpoint(const QuantizeFlags& flags, quantise::QuantiseOptions options,
-                    const Globals& globals, const std::atomic<bool>& stop) {
+// `preset` is that of the calibration; not set: there is none.
+int make_checkpoint(const QuantizeFlags& flags, std::optional<config::LoadedPreset> preset,
+                    quantise::QuantiseOptions options, const Globals& globals,
+                    const std::atomic<bool>& stop) {
   quantise::Calibration calibration;
-  if (flags.calibration.is_wanted()) {
+  if (preset.has_value()) {
     options.calibration = &calibration;
     // Decoding takes long, so that what would be refused afterwards is refused before.
     quantise::check_options(options);
@@ -274,7 +274,7 @@ int make_checkpoint(const QuantizeFlags& flags, quantise::QuantiseOptions option
       quantise::check_output(options);
       QuantizeProgressLine line(progress_style(flags));
       calibration = read_calibration(
-          flags.calibration, options.model, globals, stop,
+          flags.calibration, std::move(*preset), options.model, globals, stop,
           [&line](std::int64_t done, std::int64_t total) { line.update_videos(done, total); });
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCancelled) throw;
@@ -298,10 +298,15 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
   require_consistent(flags);
   if (flags.quiet) set_log_level(LogLevel::kWarning);
   std::atomic<bool>& stop = catch_interrupts();
-  const std::filesystem::path model = find_source(flags, globals);
+  std::optional<config::LoadedPreset> preset;
+  if (flags.calibration.is_wanted()) preset = load_calibration_preset(flags.calibration, globals);
+  const std::filesystem::path model = find_source(
+      flags, preset.has_value()
+                 ? preset->locations
+                 : model_locations(PresetFlags().preset, globals.locations, detect_machine()));
   // Quantising takes long, so that what could not be run afterwards is refused before. Calibration
   // opens the model itself.
-  if (!flags.calibration.is_wanted()) quantise::check_source(globals.context(), model);
+  if (!preset.has_value()) quantise::check_source(globals.context(), model);
   if (const quantise::GgufFormat* const gguf = quantise::find_gguf_format(flags.format)) {
     return make_gguf_files(*gguf, flags,
                            {.model = model,
@@ -323,7 +328,7 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
   options.cpu_tier = globals.context().cpu_tier;
   options.digests = DigestCache(globals.locations.digests);
   options.stop = &stop;
-  return make_checkpoint(flags, std::move(options), globals, stop);
+  return make_checkpoint(flags, std::move(preset), std::move(options), globals, stop);
 }
 
 std::vector<std::string> format_names() {

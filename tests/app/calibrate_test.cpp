@@ -230,18 +230,24 @@ TEST_SUITE("app/calibrate") {
     CHECK(files_of(output) == before);
   }
 
-  TEST_CASE("the language model of a composed model is calibrated with the preset's other parts") {
+  TEST_CASE(
+      "the language model of a composed model is calibrated with the preset's other parts, also of "
+      "a preset from a pipe") {
     const TemporaryFolder folder;
     const fs::path parts = source() / "tests/golden/model/composed";
-    const fs::path preset = folder.path() / "composed.yaml";
-    write_text(preset, "model:\n  vision: " + (parts / "vision").string() +
-                           "\n  projector: " + (parts / "projector_mlp.safetensors").string() +
-                           "\n  llm: elsewhere\n  prompt: \"{video} {prompt}\"\n");
+    const std::string text = "model:\n  vision: " + (parts / "vision").string() +
+                             "\n  projector: " + (parts / "projector_mlp.safetensors").string() +
+                             "\n  llm: elsewhere\n  prompt: \"{video} {prompt}\"\n";
+    int pipe[2] = {-1, -1};
+    REQUIRE(::pipe(pipe) == 0);
+    REQUIRE(::write(pipe[1], text.data(), text.size()) == std::ssize(text));
+    ::close(pipe[1]);
     const std::string output = (folder.path() / "llm").string();
-    const Finished made = run_cli({"quantize", (parts / "llm").string(), "-o", output, "--format",
-                                   "gptq", "--group-size", "32", "--preset", preset.string(),
-                                   "--prompt", "무엇입니까?", "--prompt", "한 문장으로.",
-                                   "--calibrate", sample_video("city-000-h264.mp4").string()});
+    const Finished made = run_cli(
+        {"quantize", (parts / "llm").string(), "-o", output, "--format", "gptq", "--group-size",
+         "32", "--preset", "/dev/fd/" + std::to_string(pipe[0]), "--prompt", "무엇입니까?",
+         "--prompt", "한 문장으로.", "--calibrate", sample_video("city-000-h264.mp4").string()});
+    ::close(pipe[0]);
     CHECK(made.exit_code == 0);
     CHECK(contains(made.err, "of 2 prompts, 0 with answers, on 1 video"));
     CHECK(contains(made.err, "14 matrices in gptq"));
