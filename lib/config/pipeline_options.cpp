@@ -8,6 +8,7 @@
 #include "config/resolve.h"
 #include "pipeline/threads.h"
 #include "plan/plan.h"
+#include "scheduler/step_limits.h"
 
 namespace caption::config {
 namespace {
@@ -39,10 +40,13 @@ MemoryUse memory_use(const PlacedDecoder& placed) {
 }  // namespace
 
 std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
-  const std::int64_t most_rows = preset.engine.max_num_seqs * (1 + max_drafts(preset)) +
-                                 max_copied_tokens(preset, placed.decoder.spec().vocab);
-  const std::int64_t num_rows = std::min(
-      most_rows, std::max(preset.engine.max_num_seqs, preset.engine.max_num_batched_tokens));
+  const std::int64_t num_rows =
+      scheduler::StepLimits{
+          .max_num_seqs = preset.engine.max_num_seqs,
+          .max_num_batched_tokens = preset.engine.max_num_batched_tokens,
+          .max_drafts = max_drafts(preset),
+          .max_copied_tokens = max_copied_tokens(preset, placed.decoder.spec().vocab)}
+          .most_logit_rows();
   placed.decoder.reserve(preset.engine.max_num_batched_tokens, num_rows);
   if (placed.draft != nullptr) {
     placed.draft->decoder().reserve(preset.engine.max_num_batched_tokens,

@@ -32,7 +32,7 @@ scheduler::SchedulerOptions to_scheduler_options(const EngineOptions& options,
           .max_num_seqs = options.max_num_seqs,
           .max_num_batched_tokens = options.max_num_batched_tokens,
           .window_tokens = spec.window_of_all_layers(),
-          .max_drafts_per_step = most_drafts(options)};
+          .max_drafts_per_step = step_limits(options).most_drafts()};
 }
 
 // The vision tokens of a prompt are its fixed context if their positions are consecutive.
@@ -325,7 +325,7 @@ Engine::Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& opt
                     std::to_string(smaller));
   }
   const std::int32_t fewer = std::min(options.max_drafts, options.max_copied_tokens);
-  if (fewer < 0 || (most_drafts(options) > 0 && options.draft_source == nullptr)) {
+  if (fewer < 0 || (step_limits(options).most_drafts() > 0 && options.draft_source == nullptr)) {
     throw Error(ErrorCode::kUsage, "engine: max_drafts is " + std::to_string(options.max_drafts) +
                                        " and max_copied_tokens " +
                                        std::to_string(options.max_copied_tokens) +

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "drafts/draft_source.h"
 #include "scheduler/options.h"
+#include "scheduler/step_limits.h"
 #include "tensor/dtype.h"
 
 namespace caption::engine {
@@ -79,9 +80,11 @@ struct EngineOptions {
   CompressionOptions compression = {};
 };
 
-// The drafts of all sequences in one step.
-inline std::int64_t most_drafts(const EngineOptions& options) {
-  return std::int64_t{options.max_num_seqs} * options.max_drafts + options.max_copied_tokens;
+inline scheduler::StepLimits step_limits(const EngineOptions& options) {
+  return {.max_num_seqs = options.max_num_seqs,
+          .max_num_batched_tokens = options.max_num_batched_tokens,
+          .max_drafts = options.max_drafts,
+          .max_copied_tokens = options.max_copied_tokens};
 }
 
 }  // namespace caption::engine

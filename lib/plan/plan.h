@@ -10,7 +10,6 @@
 // because it depends on the acceptance rate of the draft.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +21,7 @@
 #include "model/blueprint.h"
 #include "plan/step_cost.h"
 #include "scheduler/options.h"
+#include "scheduler/step_limits.h"
 #include "tensor/dtype.h"
 #include "weights/format.h"
 
@@ -61,8 +61,11 @@ struct PlanInput {
   bool has_self_drafts = false;        // the model itself guesses, in pages of its own
   // The most rows of logits in a step.
   std::int64_t num_logit_rows() const {
-    return std::min(max_num_seqs * (1 + max_drafts) + max_copied_tokens,
-                    std::max(max_num_seqs, max_num_batched_tokens));
+    return scheduler::StepLimits{.max_num_seqs = max_num_seqs,
+                                 .max_num_batched_tokens = max_num_batched_tokens,
+                                 .max_drafts = max_drafts,
+                                 .max_copied_tokens = max_copied_tokens}
+        .most_logit_rows();
   }
   bool chunked_prefill = true;
   std::int64_t num_beams = 1;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "scheduler/step_limits.h"
 
 namespace caption::scheduler {
 namespace {
@@ -50,6 +51,20 @@ TEST_SUITE("scheduler/scheduler") {
     CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 9}});
     CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 7}});
     CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 1}});
+  }
+
+  TEST_CASE("each sequence and each draft has a row of logits, as far as a step has tokens") {
+    StepLimits limits{.max_num_seqs = 4, .max_num_batched_tokens = 100};
+    CHECK(limits.most_drafts() == 0);
+    CHECK(limits.most_logit_rows() == 4);
+    limits.max_drafts = 5;
+    limits.max_copied_tokens = 7;
+    CHECK(limits.most_drafts() == 27);
+    CHECK(limits.most_logit_rows() == 31);
+    limits.max_num_batched_tokens = 30;
+    CHECK(limits.most_logit_rows() == 30);
+    limits.max_num_batched_tokens = 2;  // each sequence has its token still
+    CHECK(limits.most_logit_rows() == 4);
   }
 
   TEST_CASE("pages before the window go back to the pool, and known ones stay findable") {

@@ -15,10 +15,8 @@ std::int64_t most_step_tokens(const EngineOptions& options, std::int64_t num_pag
   return std::min<std::int64_t>(options.max_num_batched_tokens, num_pages * kv::kPageTokens);
 }
 
-// Every row of logits belongs to a token of the step.
 std::int64_t most_logit_rows(const EngineOptions& options) {
-  return std::min<std::int64_t>(options.max_num_seqs + most_drafts(options),
-                                std::max(options.max_num_batched_tokens, options.max_num_seqs));
+  return step_limits(options).most_logit_rows();
 }
 
 // `num_pages` of the pool; guesses may go on in pages besides them.
