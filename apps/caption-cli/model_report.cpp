@@ -45,13 +45,23 @@ std::string files_text(const model::WeightFiles& files) {
 
 // Why a plan does not fit, in few words.
 std::string short_reason(const plan::Plan& plan) {
-  if (plan.is_refused_by_options) return "clips too long for the model";
-  const std::string dtype = dtype_option(plan.input.weights);
-  if (plan.weight_bytes > plan.usable_bytes) {
-    return "weights of " + format_bytes(plan.weight_bytes) + " in " + dtype + " for " +
-           format_bytes(plan.usable_bytes) + " of memory";
+  const plan::PlanInput& input = plan.input;
+  const std::string dtype = dtype_option(input.weights);
+  switch (plan.refusal) {
+    case plan::Refusal::kLength: return "clips too long for the model";
+    case plan::Refusal::kBeams:
+      return counted(input.num_beams, "beam") + " for max_num_seqs " +
+             std::to_string(input.max_num_seqs);
+    case plan::Refusal::kGivenPages:
+      return "kv_cache_bytes " + std::to_string(input.kv_cache_bytes.value_or(0)) +
+             " too small for the KV pages of a clip";
+    case plan::Refusal::kWeights:
+      return "weights of " + format_bytes(plan.weight_bytes) + " in " + dtype + " for " +
+             format_bytes(plan.usable_bytes) + " of memory";
+    case plan::Refusal::kPages: return "no room for KV pages beside weights in " + dtype;
+    case plan::Refusal::kNone: break;
   }
-  return "no room for KV pages beside weights in " + dtype;
+  return {};
 }
 
 }  // namespace
@@ -325,8 +335,8 @@ void report_plan(const plan::Plan& plan, ModelReport& report) {
         .add("seconds_per_clip", 1 / plan.videos_per_s)
         .add("total_bytes", plan.total_bytes);
   } else {
-    report.line("here", how + plan.warnings.back());
-    report.json().add("reason", plan.warnings.back());
+    report.line("here", how + plan.limit_reason);
+    report.json().add("reason", plan.limit_reason);
   }
   report.json().end_object();
 }

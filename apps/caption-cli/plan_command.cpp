@@ -187,7 +187,7 @@ Planning make_planning(const PlanFlags& flags, const Globals& globals) {
 int run_exit_code(const plan::Plan& plan, const std::vector<Obstacle>& obstacles) {
   if (!obstacles.empty()) return exit_code_of(obstacles.front().code);
   if (plan.fits) return kExitOk;
-  return plan.is_refused_by_options ? kExitUsage : kExitUnavailable;
+  return plan.is_refused_by_options() ? kExitUsage : kExitUnavailable;
 }
 
 // The format that a plan is for: that of the preset, or the one that `auto` would choose.

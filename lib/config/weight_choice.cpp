@@ -195,7 +195,7 @@ WeightFormat weights_of(const plan::FormatRow& row) {
 WeightFormat chosen_weights(const plan::FormatReport& report) {
   const plan::FormatRow& planned = report.planned();
   if (report.chosen() != nullptr) return weights_of(planned);
-  throw Error(planned.plan.is_refused_by_options ? ErrorCode::kUsage : ErrorCode::kOutOfMemory,
+  throw Error(planned.plan.is_refused_by_options() ? ErrorCode::kUsage : ErrorCode::kOutOfMemory,
               "--dtype auto: " + report.choice.reason);
 }
 

@@ -214,12 +214,14 @@ void find_limit(Plan& plan) {
   }
 }
 
-enum class Cause { kOptions, kMemory };
-
-void refuse(Plan& plan, Cause cause, const std::string& why) {
-  plan.fits = false;
-  plan.is_refused_by_options = cause == Cause::kOptions;
+// Adds the reason to the warnings; the first refusal is the plan's.
+void refuse(Plan& plan, Refusal refusal, const std::string& why) {
   plan.warnings.push_back(why);
+  if (!plan.fits) return;
+  plan.fits = false;
+  plan.refusal = refusal;
+  plan.limit = Limit::kMemory;
+  plan.limit_reason = why;
 }
 
 // A part of a video's tokens and what makes it smaller.
@@ -271,9 +273,10 @@ std::string ways_to_room(const Plan& plan) {
   }
   if (input.num_beams > 1) ways.emplace_back("fewer beams (--num-beams)");
   if (input.kv_dtype != DType::kI8) ways.emplace_back("an int8 KV cache (--kv-dtype)");
-  if (input.is_kv_cache_given) return join(ways) + " or a larger --kv-cache-bytes";
-  ways.emplace_back("smaller weights (--dtype)");
-  return join(ways) + " or more memory (--memory-utilization)";
+  if (!input.is_kv_cache_given) ways.emplace_back("smaller weights (--dtype)");
+  return join(ways) + (ways.empty() ? "" : " or ") +
+         (input.is_kv_cache_given ? "a larger --kv-cache-bytes"
+                                  : "more memory (--memory-utilization)");
 }
 
 std::int64_t num_positions(const Plan& plan) {
@@ -284,32 +287,34 @@ bool is_too_long(const Plan& plan) {
   return num_positions(plan) > text_of(plan.input).max_positions;
 }
 
-void check_memory(Plan& plan) {
-  const PlanInput& input = plan.input;
+void check_weights(Plan& plan) {
   const std::int64_t weights = plan.weight_bytes + plan.draft_weight_bytes;
-  if (weights > plan.usable_bytes) {
-    std::string smaller;  // the largest layout that fits
-    for (const FormatBytes& other : plan.weight_bytes_by_format) {
-      if (smaller.empty() && weights::can_be_held(other.format) &&
-          other.bytes + plan.draft_weight_bytes < plan.usable_bytes) {
-        smaller = "; " + std::string(weights::describe(other.format)) + " would take " +
-                  format_bytes(other.bytes);
-      }
+  if (weights <= plan.usable_bytes) return;
+  std::string smaller;  // the largest layout that fits
+  for (const FormatBytes& other : plan.weight_bytes_by_format) {
+    if (smaller.empty() && weights::can_be_held(other.format) &&
+        other.bytes + plan.draft_weight_bytes < plan.usable_bytes) {
+      smaller = "; " + std::string(weights::describe(other.format)) + " would take " +
+                format_bytes(other.bytes);
     }
-    refuse(plan, Cause::kMemory,
-           std::string("weights alone") +
-               (plan.draft_weight_bytes > 0 ? " and those of the draft model" : "") + " take " +
-               format_bytes(weights) + " of the " + format_bytes(plan.usable_bytes) +
-               " that may be used" +
-               (smaller.empty() ? std::string("; use a smaller model") : smaller));
-    return;
   }
+  refuse(plan, Refusal::kWeights,
+         std::string("weights alone") +
+             (plan.draft_weight_bytes > 0 ? " and those of the draft model" : "") + " take " +
+             format_bytes(weights) + " of the " + format_bytes(plan.usable_bytes) +
+             " that may be used" +
+             (smaller.empty() ? std::string("; use a smaller model") : smaller));
+}
+
+void check_pages(Plan& plan) {
+  const PlanInput& input = plan.input;
+  if (plan.refusal == Refusal::kWeights) return;
   // The pages are at most those of the model's positions, which check_tokens() is about.
   if (is_too_long(plan)) return;
   if (plan.num_pages < plan.pages_per_video) {
     const std::int64_t least_bytes =
         plan.pages_per_video * kv::kPageTokens * (plan.token_bytes + plan.draft_token_bytes);
-    refuse(plan, input.is_kv_cache_given ? Cause::kOptions : Cause::kMemory,
+    refuse(plan, input.is_kv_cache_given ? Refusal::kGivenPages : Refusal::kPages,
            "one video needs " + std::to_string(plan.pages_per_video) + " KV pages, " +
                exact_bytes(least_bytes) + ", and " +
                (input.is_kv_cache_given ? "--kv-cache-bytes" : "the memory left") + " holds " +
@@ -355,14 +360,14 @@ void check_tokens(Plan& plan) {
   const PlanInput& input = plan.input;
   const std::int64_t positions = text_of(input).max_positions;
   if (is_too_long(plan)) {
-    refuse(plan, Cause::kOptions,
+    refuse(plan, Refusal::kLength,
            "a video of " + counted(plan.video_tokens, "token") + " (" + describe_uses(plan) +
                ") needs " + counted(num_positions(plan), "position") +
                " (the last new token needs none), and the model holds " +
                std::to_string(positions) + "; use " + ways_to_fewer_tokens(plan));
   }
   if (input.num_beams > input.max_num_seqs) {
-    refuse(plan, Cause::kOptions,
+    refuse(plan, Refusal::kBeams,
            std::to_string(input.num_beams) + " beams do not fit max_num_seqs " +
                std::to_string(input.max_num_seqs) + "; raise it or use fewer beams");
   }
@@ -416,14 +421,13 @@ Plan make_plan(const PlanInput& input) {
   plan_weights(plan);
   plan_tokens(plan);
   plan_memory(plan);
+  // In the order in which a run would meet them.
+  check_weights(plan);
   check_tokens(plan);
-  check_memory(plan);
+  check_pages(plan);
   if (plan.fits) {
     plan_speed(plan);
     find_limit(plan);
-  } else {
-    plan.limit = Limit::kMemory;
-    plan.limit_reason = plan.warnings.back();
   }
   return plan;
 }

@@ -106,6 +106,16 @@ struct KvBytes {
 enum class Limit { kMemory, kBandwidth, kCompute };
 std::string_view limit_name(Limit limit);
 
+// Why a plan does not fit.
+enum class Refusal {
+  kNone,
+  kLength,      // a video needs more positions than the model has
+  kBeams,       // num_beams exceeds max_num_seqs
+  kWeights,     // the memory does not hold the weights
+  kPages,       // the memory that is left does not hold the pages of a video
+  kGivenPages,  // the given kv_cache_bytes do not
+};
+
 struct PlannedStep {
   StepCost cost;
   double seconds = 0;  // lower bound
@@ -148,14 +158,19 @@ struct Plan {
   double prefill_tokens_per_s = 0;
   double decode_tokens_per_s = 0;
   double videos_per_s = 0;
+  // kMemory with the first refusal if it does not fit.
   Limit limit = Limit::kBandwidth;
   std::string limit_reason;
 
   bool fits = true;                   // the device and the model can hold one video with its beams
   std::vector<std::string> warnings;  // each names a remedy
-  // Whether the options, and not the memory, are why it does not fit.
-  bool is_refused_by_options = false;
+  Refusal refusal = Refusal::kNone;   // the first one
 
+  // Whether the options, and not the memory, are why it does not fit.
+  bool is_refused_by_options() const {
+    return refusal == Refusal::kLength || refusal == Refusal::kBeams ||
+           refusal == Refusal::kGivenPages;
+  }
   // Whether `run` would start and could caption a video.
   bool can_run() const { return fits && input.obstacles.empty(); }
 };

@@ -168,6 +168,22 @@ TEST_SUITE("app/inspect_model") {
     CHECK_FALSE(runs.at("t4"));
   }
 
+  TEST_CASE("a preset that a model does not fit says which of its options is why") {
+    const TemporaryFolder presets;
+    write_text(presets.path() / "cpu.yaml",
+               "device: {type: cpu}\nengine: {kv_cache_bytes: 1000}\n");
+    write_text(presets.path() / "wide.yaml",
+               "device: {type: cpu}\nengine: {max_num_seqs: 2}\ngeneration: {num_beams: 4}\n");
+    Environment environment = kNowhere;
+    environment.emplace_back("CAPTION_PRESETS", presets.path().string());
+    const std::string text = run_cli({"inspect", "demo"}, "", environment).out;
+    CAPTURE(text);
+    CHECK(contains(text,
+                   "cpu   does not fit: kv_cache_bytes 1000 too small for the KV pages of a clip"));
+    CHECK(contains(text, "wide  does not fit: 4 beams for max_num_seqs 2"));
+    CHECK(contains(line_of(text, "here"), "one video needs "));
+  }
+
   TEST_CASE("the vision tokens are those of a run") {
     const DrawnCheckpoint model(golden("internvl/vit_300m_f32"));
     const std::string folder = model.path().string();

@@ -254,6 +254,8 @@ TEST_SUITE("plan/plan") {
     CHECK(has_warning(make_plan(text_only),
                       "and --kv-cache-bytes holds 0; use an int8 KV cache (--kv-dtype) or a larger "
                       "--kv-cache-bytes"));
+    text_only.kv_dtype = DType::kI8;
+    CHECK(has_warning(make_plan(text_only), "holds 0; use a larger --kv-cache-bytes"));
     // No layout of 32 G weights fits.
     PlanInput large = input_for("qwen3-32b");
     large.memory_bytes = 18'000'000'000;
