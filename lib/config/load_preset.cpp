@@ -12,6 +12,7 @@
 #include "base/open_file.h"
 #include "base/paths.h"
 #include "base/units.h"
+#include "config/adapters.h"
 #include "config/examples.h"
 #include "config/parse_preset.h"
 #include "config/resources.h"
@@ -100,6 +101,50 @@ void resolve_paths(Preset& preset, const fs::path& folder) {
   for (std::string& path : preset.speculative.draft_from) resolve(path);
 }
 
+// The path with the working folder in front of a relative one, where there is such a folder.
+fs::path whole_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(path, error);
+  return error ? path : whole.lexically_normal();
+}
+
+// Makes absolute the names of the models, adapters and projector that lie beside the preset itself
+// (`own`) and are found elsewhere, or not at all, where another preset lies on top of it (`used`).
+void resolve_models(Preset& preset, const Locations& own, const Locations& used) {
+  const auto resolved = [&](const std::string& name) {
+    const auto place = name.empty() ? std::nullopt : find_model_place(name, own);
+    if (!place.has_value()) return name;
+    const fs::path whole = whole_path(*place);
+    const auto found = find_model_place(name, used);
+    return found.has_value() && whole_path(*found) == whole ? name : whole.string();
+  };
+  ModelSection& model = preset.model;
+  for (std::string* const name :
+       {&model.path, &model.vision, &model.llm, &preset.speculative.draft_model}) {
+    *name = resolved(*name);
+  }
+  for (std::string& text : model.adapter) {
+    const model::AdapterSource adapter = parse_adapter(text);
+    const std::string folder = resolved(adapter.folder.string());
+    text = adapter.name.empty() ? folder : adapter.name + "=" + folder;
+  }
+  const fs::path projector = whole_path(own.preset_folder / model.projector);
+  std::error_code ignored;
+  const bool is_beside = !model.projector.empty() && fs::exists(projector, ignored);
+  if (is_beside && own.preset_folder != used.preset_folder) model.projector = projector.string();
+}
+
+// The preset that is chosen for this machine, with names that are found where `used` has the folder
+// of another preset.
+Preset read_chosen_preset(const fs::path& path, const Locations& used) {
+  Preset preset = parse_preset(read_preset(path), path.string());
+  resolve_paths(preset, whole_path(path).parent_path());
+  Locations own = used;
+  own.preset_folder = path.parent_path();
+  resolve_models(preset, own, used);
+  return preset;
+}
+
 }  // namespace
 
 std::vector<PresetFile> list_presets(const fs::path& own_presets) {
@@ -175,8 +220,7 @@ LoadedPreset load_preset(std::string_view name_or_path, const Locations& locatio
 
   const std::string chosen = choose_preset(machine, has_cuda_kernels);
   const fs::path chosen_path = find_preset(chosen, locations.own_presets);
-  found.preset_folder = chosen_path.parent_path();
-  Preset base = parse_preset(read_preset(chosen_path), chosen_path.string());
+  Preset base = read_chosen_preset(chosen_path, found);
   const DeviceType type = base.device.type;
   preset = resolved(overlay_preset(base, text, path.string()));
   preset.device.type = type;

@@ -32,7 +32,7 @@ struct LoadedPreset {
   Preset preset;
   std::filesystem::path path;
   std::string note;     // reason for the choice of `auto`; empty otherwise
-  Locations locations;  // as given, with the folder of `path`
+  Locations locations;  // as given, with the folder of the file that was named
   std::string text;     // content of the file that was named
 };
 

@@ -10,8 +10,10 @@
 #include <string>
 
 #include "base/error.h"
+#include "config/adapters.h"
 #include "config/parse_preset.h"
 #include "config/resolve.h"
+#include "config/resources.h"
 #include "tests/support/no_descriptors.h"
 
 namespace caption::config {
@@ -95,6 +97,33 @@ TEST_SUITE("config/load_preset") {
     CHECK(loaded.preset.generation.seed == 99);
     CHECK(loaded.preset.model.path == "samples/demo-model");
     CHECK(loaded.preset.name == "cpu");
+  }
+
+  TEST_CASE("what an auto preset and the chosen one name is found beside each of them") {
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "layers";
+    fs::remove_all(folder);
+    const fs::path own = folder / "own";
+    const fs::path user = folder / "user";
+    for (const char* const name : {"draft", "adapter"}) fs::create_directories(own / name);
+    for (const char* const name : {"model", "adapter"}) fs::create_directories(user / name);
+    std::ofstream(own / "cpu.yaml")
+        << "device: {type: cpu}\nmodel: {path: missing, adapter: [x=adapter]}\n"
+           "engine: {kv_cache_dir: kept}\nspeculative: {draft_model: draft}\n";
+    std::ofstream(user / "mine.yaml") << "device: {type: auto}\nmodel: {path: model}\n";
+    std::ofstream(user / "other.yaml") << "device: {type: auto}\nmodel: {adapter: [adapter]}\n";
+    const auto load = [&](const char* name) {
+      return load_preset((user / name).string(), {.own_presets = own}, machine_with(0), false);
+    };
+    const LoadedPreset mine = load("mine.yaml");
+    CHECK(mine.locations.preset_folder == user);
+    CHECK(find_model(mine.preset.model.path, mine.locations) == user / "model");
+    CHECK(find_model(mine.preset.speculative.draft_model, mine.locations) == own / "draft");
+    CHECK(mine.preset.model.adapter == std::vector<std::string>{"x=" + (own / "adapter").string()});
+    CHECK(mine.preset.engine.kv_cache_dir == (own / "kept").string());
+    const LoadedPreset other = load("other.yaml");
+    CHECK(other.preset.model.path == "missing");
+    CHECK(adapter_sources(other.preset.model.adapter, other.locations).front().folder ==
+          user / "adapter");
   }
 
   TEST_CASE("the videos of examples lie beside the preset that names them") {
