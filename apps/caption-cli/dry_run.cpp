@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/json.h"
@@ -220,13 +221,13 @@ std::string describe_target(const DryRun& run, const records::OutputPreview* pre
   std::string text = describe_output(run.output);
   const std::int64_t num_found = preview == nullptr ? 0 : preview->num_found();
   const std::string found = counted(num_found, "record");
-  const bool replaces =
-      run.output.overwrite && stamp_of(path).has_value() && stamp_of(path)->size_bytes > 0;
+  const std::optional<FileStamp> stamp = stamp_of(path);
+  const bool replaces = run.output.overwrite && stamp.has_value() && stamp->size_bytes > 0;
   if (!replaces) return num_found > 0 ? text + ", which holds " + found : text;
   text += ", whose " + counted(count_lines(path), "line") +
           " would be replaced at the end; until "
           "then records are in " +
-          records::escape_file_name(path + ".new");
+          records::escape_file_name(real_path(path).string() + ".new");
   return num_found > 0 ? text + ", which holds " + found + " of an interrupted --overwrite" : text;
 }
 

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/counted.h"
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/log.h"
@@ -240,7 +241,8 @@ std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
 
 std::optional<config::WeightFormat> weights_of_output(const OutputFlags& flags) {
   if (flags.is_stdout()) return std::nullopt;
-  const std::string written = flags.path + (flags.overwrite ? ".new" : "");
+  // Where records::RecordFile writes them, of a link beside its target.
+  const std::string written = real_path(flags.path).string() + (flags.overwrite ? ".new" : "");
   std::error_code ignored;
   if (std::filesystem::file_size(written, ignored) == 0 || ignored) return std::nullopt;
   try {

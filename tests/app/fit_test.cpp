@@ -222,11 +222,9 @@ TEST_SUITE("app/fit") {
     const std::string output = (folder.path() / "captions.jsonl").string();
     const std::vector<std::string> run = {"run", (folder.path()).string(), "-o", output, "--dtype",
                                           "auto"};
-    const Finished dry = [&] {
-      std::vector<std::string> arguments = run;
-      arguments.emplace_back("--dry-run");
-      return run_cli(arguments, "", cache.environment());
-    }();
+    std::vector<std::string> arguments_of_dry_run = run;
+    arguments_of_dry_run.emplace_back("--dry-run");
+    const Finished dry = run_cli(arguments_of_dry_run, "", cache.environment());
     CHECK(dry.exit_code == 0);
     CHECK(contains(dry.out, "w8a8 weights"));
     const Finished first = run_cli(run, "", cache.environment());
@@ -245,7 +243,13 @@ TEST_SUITE("app/fit") {
 
     cache.write("int4");
     fs::create_symlink(sample_videos().at(1), folder.path() / "b.mp4");
-    const Finished again = run_cli(run, "", cache.environment());
+    CHECK(contains(run_cli(arguments_of_dry_run, "", cache.environment()).out, "w8a8 weights"));
+    fs::create_directories(folder.path() / "links");
+    const fs::path link = folder.path() / "links/here.jsonl";
+    fs::create_symlink(output, link);  // the manifest is beside its target
+    std::vector<std::string> through_link = run;
+    *(std::find(through_link.begin(), through_link.end(), "-o") + 1) = link.string();
+    const Finished again = run_cli(through_link, "", cache.environment());
     CHECK(again.exit_code == 0);
     CHECK(contains(again.err, "run: weights as w8a8, in which the records of "));
     CHECK(read_text(output + ".manifest.json") == manifest);
