@@ -331,12 +331,6 @@ config::LoadedPreset load_usable_preset(const RunFlags& flags, const Globals& gl
   return loaded;
 }
 
-std::vector<pipeline::Example> examples_of(const config::Preset& preset,
-                                           const video::ReadOptions& read) {
-  const EndsAtInterrupt ends;  // their file may be a FIFO
-  return config::read_examples(preset, read);
-}
-
 int run(const RunFlags& flags, const Globals& globals) {
   check_output(flags.output, flags.input.paths);
   be_quiet_if_asked(flags);
@@ -350,7 +344,7 @@ int run(const RunFlags& flags, const Globals& globals) {
   read.cancelled = &stop;
   const pipeline::InputList inputs =
       find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
-  std::vector<pipeline::Example> examples = examples_of(preset, read);
+  std::vector<pipeline::Example> examples = config::read_examples(preset, read);
 
   config::DraftReading draft_reading(preset);
   const std::vector<Context> contexts = contexts_of(flags, globals, preset, machine);
