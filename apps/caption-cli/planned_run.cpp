@@ -76,9 +76,10 @@ void warn_of_unused(const char* command, const config::LoadedPreset& loaded,
 }
 
 CheckedRun check_planned_run(const Context& context, const Machine& machine,
-                             config::LoadedPreset loaded, const std::vector<std::string>& prompts) {
+                             config::LoadedPreset loaded, const std::vector<std::string>& prompts,
+                             const std::atomic<bool>* cancelled) {
   const std::int64_t process_bytes = bench::process_memory().anonymous_bytes;
-  RunCheck check = check_run(context, loaded, prompts);
+  RunCheck check = check_run(context, loaded, prompts, cancelled);
   adopt_generation_defaults(loaded);
   config::PresetBlueprint found = find_model_shape(loaded, check.obstacles);
   config::apply_max_pixels(loaded.preset.video, found.blueprint);
@@ -105,25 +106,28 @@ plan::FormatReport compare_formats(config::RunPlanner& planner, const model::Cap
 
 namespace {
 
-// check_planned_run() without its warnings, which opening the model to run gives again.
+// check_planned_run() without its warnings, which opening the model to run gives again, and without
+// the captions to guess from, which no plan depends on and the run reads.
 CheckedRun check_quietly(const Context& context, const Machine& machine,
-                         const config::LoadedPreset& loaded,
-                         const std::vector<std::string>& prompts) {
+                         config::LoadedPreset loaded, const std::vector<std::string>& prompts,
+                         const std::atomic<bool>* cancelled) {
   struct Restore {
     LogLevel level = log_level();
     ~Restore() { set_log_level(level); }
   } const restore;
   set_log_level(LogLevel::kError);
-  return check_planned_run(context, machine, loaded, prompts);
+  loaded.preset.speculative.draft_from.clear();
+  return check_planned_run(context, machine, std::move(loaded), prompts, cancelled);
 }
 
 }  // namespace
 
 void settle_weights(const char* command, const Context& context, const Machine& machine,
-                    config::LoadedPreset& loaded, const std::vector<std::string>& prompts) {
+                    config::LoadedPreset& loaded, const std::vector<std::string>& prompts,
+                    const std::atomic<bool>* cancelled) {
   config::WeightFormat& weights = loaded.preset.quantization.weights;
   if (weights != config::WeightFormat::kAuto) return;
-  CheckedRun checked = check_quietly(context, machine, loaded, prompts);
+  CheckedRun checked = check_quietly(context, machine, loaded, prompts, cancelled);
   config::RunPlanner planner(std::move(checked.run), {.takes_kept_rates = true});
   const plan::FormatReport report = compare_formats(planner, checked.check.model.get());
   weights = config::chosen_weights(report);

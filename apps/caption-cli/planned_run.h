@@ -2,6 +2,7 @@
 // `plan`, and `run` and `bench` where the weights' format is to be chosen.
 #pragma once
 
+#include <atomic>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,9 +26,10 @@ struct CheckedRun {
 
 // Checks whether the run would start, and finds what its plan needs: the model's shape, its
 // prompt's tokens and its generation defaults. Throws the error with which the run would end for a
-// model of no known shape or without decoder.
+// model of no known shape or without decoder, and Error(kCancelled) as check_run().
 CheckedRun check_planned_run(const Context& context, const Machine& machine,
-                             config::LoadedPreset loaded, const std::vector<std::string>& prompts);
+                             config::LoadedPreset loaded, const std::vector<std::string>& prompts,
+                             const std::atomic<bool>* cancelled = nullptr);
 
 // Warns, under the command's name, of options of the command line that have no effect
 // (config::describe_unused()), after the model's generation defaults are applied. Finds
@@ -46,9 +48,11 @@ plan::FormatReport compare_formats(
     config::ComparedFormats compared = config::ComparedFormats::kHeld);
 
 // Replaces `auto` in quantization.weights by the format that is chosen for this machine, and logs
-// format and reason under the command's name; leaves another value as it is. Throws as
+// format and reason under the command's name; leaves another value as it is. Only errors are logged
+// meanwhile, also those of other threads, which therefore should have no warnings. Throws as
 // check_planned_run() and config::chosen_weights().
 void settle_weights(const char* command, const Context& context, const Machine& machine,
-                    config::LoadedPreset& loaded, const std::vector<std::string>& prompts);
+                    config::LoadedPreset& loaded, const std::vector<std::string>& prompts,
+                    const std::atomic<bool>* cancelled = nullptr);
 
 }  // namespace caption::cli

@@ -283,7 +283,8 @@ int caption_clips(const RunFlags& flags, const Replicas& replicas,
 // Replaces `auto` in quantization.weights with the format of the output's records, if it has some,
 // so that the same command continues them, else with the one that is best here.
 void choose_weights(const RunFlags& flags, const Context& context, const Machine& machine,
-                    const std::vector<pipeline::Prompt>& prompts, config::LoadedPreset& loaded) {
+                    const std::vector<pipeline::Prompt>& prompts, const std::atomic<bool>& stop,
+                    config::LoadedPreset& loaded) {
   config::WeightFormat& weights = loaded.preset.quantization.weights;
   if (weights != config::WeightFormat::kAuto) return;
   if (const std::optional<config::WeightFormat> kept = weights_of_output(flags.output)) {
@@ -295,7 +296,7 @@ void choose_weights(const RunFlags& flags, const Context& context, const Machine
   }
   std::vector<std::string> texts;
   for (const pipeline::Prompt& prompt : prompts) texts.push_back(prompt.text);
-  settle_weights("run", context, machine, loaded, texts);
+  settle_weights("run", context, machine, loaded, texts, &stop);
 }
 
 // An empty prompt is the model's own.
@@ -346,9 +347,9 @@ int run(const RunFlags& flags, const Globals& globals) {
       find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
   std::vector<pipeline::Example> examples = config::read_examples(preset, read);
 
-  config::DraftReading draft_reading(preset);
   const std::vector<Context> contexts = contexts_of(flags, globals, preset, machine);
-  choose_weights(flags, contexts.front(), machine, prompts, loaded);
+  choose_weights(flags, contexts.front(), machine, prompts, stop, loaded);
+  config::DraftReading draft_reading(preset);
   const config::OpenChoices choices = open_choices(flags, stop);
   std::unique_ptr<model::CaptionModel> model =
       config::open_model(contexts.front(), preset, loaded.locations, choices);

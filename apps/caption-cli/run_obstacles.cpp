@@ -19,12 +19,14 @@ namespace caption::cli {
 
 namespace {
 
-// Adds the message of the Error that `check` throws, once; adds nothing when it throws none.
+// Adds the message of the Error that `check` throws, once; adds nothing when it throws none. Throws
+// Error(kCancelled) on.
 template <class Check>
 void collect(std::vector<Obstacle>& obstacles, Check&& check) {
   try {
     check();
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCancelled) throw;
     const bool is_known =
         std::any_of(obstacles.begin(), obstacles.end(),
                     [&](const Obstacle& obstacle) { return obstacle.text == error.what(); });
@@ -53,9 +55,11 @@ void require_held_codes(const config::LoadedPreset& loaded) {
 // Counts the tokens of the longest prompt. The number of frames does not change its text.
 config::PromptTokens count_prompt_tokens(const model::CaptionModel& model,
                                          const config::Preset& preset,
-                                         const std::vector<std::string>& prompts) {
-  const std::vector<pipeline::Example> examples =
-      config::read_examples(preset, config::read_options(preset));
+                                         const std::vector<std::string>& prompts,
+                                         const std::atomic<bool>* cancelled) {
+  video::ReadOptions read = config::read_options(preset);
+  read.cancelled = cancelled;
+  const std::vector<pipeline::Example> examples = config::read_examples(preset, read);
   config::PromptTokens most;
   for (const std::string& prompt : prompts) {
     const std::string text = prompt.empty() ? model.default_prompt() : prompt;
@@ -71,7 +75,7 @@ config::PromptTokens count_prompt_tokens(const model::CaptionModel& model,
 }  // namespace
 
 RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
-                   std::vector<std::string> prompts) {
+                   std::vector<std::string> prompts, const std::atomic<bool>* cancelled) {
   const config::Preset& preset = loaded.preset;
   RunCheck check;
   std::vector<Obstacle>& obstacles = check.obstacles;
@@ -105,19 +109,19 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
     config::Preset as_stored = preset;
     as_stored.quantization.weights = config::WeightFormat::kF32;
     check.model = config::open_model(context, as_stored, loaded.locations,
-                                     {.opening = model::Opening::kToCheck});
+                                     {.opening = model::Opening::kToCheck, .cancelled = cancelled});
     config::apply_generation_config(as_stored, check.model->generation_config());
     config::require_token_range(as_stored);
     config::require_consistent(as_stored);
     config::require_valid_sampling(as_stored, *check.model);
-    check.prompt_tokens = count_prompt_tokens(*check.model, preset, prompts);
+    check.prompt_tokens = count_prompt_tokens(*check.model, preset, prompts, cancelled);
   });
   collect(obstacles, [&] {
     if (check.model == nullptr) return;
     config::open_draft_model(context, preset, loaded.locations, *check.model,
-                             {.opening = model::Opening::kToCheck});
+                             {.opening = model::Opening::kToCheck, .cancelled = cancelled});
   });
-  collect(obstacles, [&] { config::draft_options(preset); });
+  collect(obstacles, [&] { config::draft_options(preset, cancelled); });
   collect(obstacles, check_cache);
   return check;
 }

@@ -1,6 +1,7 @@
 // apps/caption-cli/run_obstacles.h: checks whether `run` would start with a preset on this machine.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,9 +35,11 @@ struct RunCheck {
 // family, a draft model that cannot guess for it, and captions to guess from that cannot be read.
 // Memory is not considered; the plan does that. Opens the models' files as `run` does, but reads no
 // weights. An empty list of `prompts` means the preset's prompt, an empty prompt the
-// model's.
+// model's. `cancelled` may be null; Error(kCancelled) is thrown soon after it has become true, here
+// and in CaptionModel::content_hash() of the returned model.
 RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
-                   std::vector<std::string> prompts = {});
+                   std::vector<std::string> prompts = {},
+                   const std::atomic<bool>* cancelled = nullptr);
 
 std::vector<std::string> obstacle_texts(const std::vector<Obstacle>& obstacles);
 

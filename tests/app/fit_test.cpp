@@ -261,6 +261,17 @@ TEST_SUITE("app/fit") {
     CHECK(overwritten.exit_code == 0);
     CHECK(contains(overwritten.err, "run: weights as int4 at "));
     CHECK(contains(read_text(output + ".manifest.json"), "\"quantization.weights\": \"int4\""));
+
+    // The format is chosen quietly; what else the run does then is not.
+    const fs::path torn = folder.path() / "links/torn.jsonl";
+    const std::string records = read_text(output);
+    write_text(torn, records.substr(0, records.size() - 5));
+    anew.insert(anew.end(), {"--dry-run", "--drafts", "archive", "--draft-from", torn.string()});
+    const Finished drafted = run_cli(anew, "", cache.environment());
+    CHECK(drafted.exit_code == 0);
+    const std::string warning = torn.string() + ": its last line is torn, and is left out\n";
+    CHECK(contains(drafted.err, warning));
+    CHECK(drafted.err.find(warning) == drafted.err.rfind(warning));
   }
 
   TEST_CASE("auto in a preset is understood by every command") {
