@@ -128,7 +128,9 @@ void settle_weights(const char* command, const Context& context, const Machine& 
   config::WeightFormat& weights = loaded.preset.quantization.weights;
   if (weights != config::WeightFormat::kAuto) return;
   CheckedRun checked = check_quietly(context, machine, loaded, prompts, cancelled);
-  config::RunPlanner planner(std::move(checked.run), {.takes_kept_rates = true});
+  config::RunPlanner planner(
+      std::move(checked.run),
+      {.takes_kept_rates = true, .rates_advice = "name a format with --dtype in place of auto"});
   const plan::FormatReport report = compare_formats(planner, checked.check.model.get());
   weights = config::chosen_weights(report);
   log_info(command, "weights as " + report.choice.reason);

@@ -8,6 +8,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/figures.h"
+#include "bench/step_bench.h"
 #include "config/devices.h"
 #include "config/pipeline_options.h"
 #include "config/resolve.h"
@@ -32,6 +33,12 @@ void set_cuda(plan::PlanInput& input) {
 double flops_per_s(const plan::Card& card, weights::WeightFormat format) {
   if (format == weights::WeightFormat::kFp8) return card.fp8_flops_per_s;
   return plan::has_8_bit_activations(format) ? card.int8_flops_per_s : card.flops_per_s;
+}
+
+void take_rates(const plan::Card& card, plan::PlanInput& input) {
+  input.rates = {.bytes_per_s = card.bytes_per_s,
+                 .flops_per_s = flops_per_s(card, input.weights),
+                 .source = "data sheet of an " + std::string(card.product)};
 }
 
 }  // namespace
@@ -77,9 +84,7 @@ void set_card(const plan::Card& card, plan::PlanInput& input) {
   input.device_name = card.product;
   input.memory_bytes = card.memory_bytes;
   input.compute_capability = card.compute_capability;
-  input.rates = {.bytes_per_s = card.bytes_per_s,
-                 .flops_per_s = flops_per_s(card, input.weights),
-                 .source = "data sheet of an " + std::string(card.product)};
+  take_rates(card, input);
 }
 
 void set_card(const CudaDevice& device, plan::PlanInput& input) {
@@ -87,6 +92,8 @@ void set_card(const CudaDevice& device, plan::PlanInput& input) {
   input.device_name = device.name;
   input.memory_bytes = device.memory_bytes;
   input.compute_capability = 10 * device.compute_major + device.compute_minor;
+  const bench::CudaCard* const known = bench::find_card_of(device);
+  if (known != nullptr) take_rates(plan::find_card(known->name).value(), input);
 }
 
 std::optional<std::string> find_format_obstacle(const plan::PlanInput& input) {

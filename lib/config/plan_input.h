@@ -28,7 +28,8 @@ plan::PlanInput plan_input(const Preset& preset, const Context& context,
 void set_prompt(const PromptTokens& tokens, plan::PlanInput& input);
 
 // Sets the device to a card, with its memory and the rates of its data sheet for the input's
-// weights, or to a CUDA device that this machine has; the rates of such a device are not known.
+// weights, or to a CUDA device that this machine has, with the rates of the card that its name
+// means (bench::find_card_of()); they stay as they are where it means none.
 void set_card(const plan::Card& card, plan::PlanInput& input);
 void set_card(const CudaDevice& device, plan::PlanInput& input);
 

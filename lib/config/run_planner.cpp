@@ -107,8 +107,8 @@ void RunPlanner::set_rates(plan::PlanInput& input) {
     input.rates.source += ", and as given";
   }
   if (input.rates.bytes_per_s <= 0 || input.rates.flops_per_s <= 0) {
-    throw Error(ErrorCode::kUsage, "plan: the rates of " + input.device_name +
-                                       " are not known; give --bandwidth and --flops");
+    throw Error(ErrorCode::kUsage, "the bandwidth and FLOP rate of " + input.device_name +
+                                       " are not known; " + assumed_.rates_advice);
   }
 }
 

@@ -41,6 +41,8 @@ struct PlanAssumptions {
   std::optional<bench::Roofline> measured = {};
   // Whether rates that were measured earlier (config/kept_rates.h) are taken where there are some.
   bool takes_kept_rates = false;
+  // What to do where the rates of a card are not known, as the end of a sentence; not null.
+  const char* rates_advice = "give --bandwidth and --flops";
 };
 
 // Not thread-safe.

@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <string>
 
+#include "base/error.h"
 #include "bench/roofline.h"
 #include "config/pipeline_options.h"
+#include "config/run_planner.h"
+#include "plan/known_models.h"
 
 namespace caption::config {
 namespace {
@@ -93,6 +96,36 @@ TEST_SUITE("config/plan_input") {
     set_card(CudaDevice{}, input);
     CHECK(!input.model.parameters[0].codes);
     CHECK(input.model.parameters[1].codes->layout.number_bytes(32, 1) == 8);
+  }
+
+  TEST_CASE("a GPU has the rates of the card that its name means") {
+    constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+    PlannedRun run;
+    run.loaded.preset.name = "mine";
+    run.loaded.preset.device.type = DeviceType::kCuda;
+    run.found.blueprint = plan::find_known_model("qwen3-0.6b").value();
+    run.machine.cuda_devices = {
+        {.name = "NVIDIA L4", .compute_major = 8, .compute_minor = 9, .memory_bytes = 20 * kGiB}};
+    const plan::PlanInput known = RunPlanner(run, {}).input(config::WeightFormat::kW8A8);
+    const plan::Card card = plan::find_card("l4").value();
+    CHECK(known.rates.bytes_per_s == card.bytes_per_s);
+    CHECK(known.rates.flops_per_s == card.int8_flops_per_s);
+    CHECK(known.rates.source == "data sheet of an NVIDIA L4 (24 GB)");
+    CHECK(known.memory_bytes == 20 * kGiB);
+    run.machine.cuda_devices.front().name = "NVIDIA T1000";
+    const auto refusal = [&](const PlanAssumptions& assumed) -> std::string {
+      try {
+        RunPlanner(run, assumed).input(config::WeightFormat::kBF16);
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return {};
+    };
+    CHECK(refusal({}) ==
+          "the bandwidth and FLOP rate of NVIDIA T1000 are not known; give --bandwidth and "
+          "--flops");
+    CHECK(refusal({.rates_advice = "name a format"}).ends_with("are not known; name a format"));
+    CHECK(refusal({.bytes_per_s = 1e9, .flops_per_s = 1e9}).empty());
   }
 
   TEST_CASE("evicted pages get a quarter of the machine's memory at most, in plans as in runs") {
