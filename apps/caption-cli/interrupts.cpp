@@ -41,7 +41,10 @@ std::atomic<bool>& catch_interrupts() {
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
+  // A shell starts the background jobs of a script with SIGINT ignored.
+  struct sigaction earlier {};
+  sigaction(SIGINT, nullptr, &earlier);
+  if (earlier.sa_handler != SIG_IGN) sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   return g_stop;
 }

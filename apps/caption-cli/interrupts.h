@@ -7,7 +7,7 @@ namespace caption::cli {
 
 // Installs handlers: the first SIGINT or SIGTERM sets the returned flag and reports it on stderr;
 // the second ends the process at once with kExitInterrupted (all records written so far are
-// complete).
+// complete). SIGINT stays ignored in a process that was started so.
 std::atomic<bool>& catch_interrupts();
 
 // While one of these lives, already the first SIGINT or SIGTERM ends the process at once with

@@ -31,6 +31,16 @@ std::vector<std::string> names_in(const std::string& text) {
   return names;
 }
 
+// Returns a descriptor to write into the FIFO as soon as a process reads it; -1 if none does.
+int open_writer(const fs::path& fifo) {
+  int writer = -1;
+  for (int i = 0; i < 1000 && writer < 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    writer = ::open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  }
+  return writer;
+}
+
 TEST_SUITE("app/input_flags") {
   TEST_CASE("--include, --exclude and --limit choose the clips") {
     const TemporaryFolder folder;
@@ -194,6 +204,24 @@ TEST_SUITE("app/input_flags") {
     CHECK(contains(run_cli({"run", a}).err, "drawn background scenes only; --model names one"));
   }
 
+  TEST_CASE("a run that was started with SIGINT ignored, as in the background, goes on") {
+    const TemporaryFolder folder;
+    const fs::path fifo = folder.path() / "fifo";
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    const auto earlier = std::signal(SIGINT, SIG_IGN);
+    const pid_t child = start_cli({"run", "--prompts", fifo.string(), "-o", "-", "--dry-run",
+                                   small_video("city-000-h264.mp4").string()},
+                                  folder.path() / "err");
+    std::signal(SIGINT, earlier);
+    const int writer = open_writer(fifo);
+    REQUIRE(writer >= 0);
+    ::kill(child, SIGINT);
+    const std::string prompt = "무엇입니까?\n";
+    CHECK(::write(writer, prompt.data(), prompt.size()) == std::ssize(prompt));
+    ::close(writer);
+    CHECK(wait_for(child) == 0);
+  }
+
   TEST_CASE("a run that waits for what is written into a FIFO ends at the first signal") {
     const TemporaryFolder folder;
     const fs::path fifo = folder.path() / "fifo";
@@ -205,11 +233,7 @@ TEST_SUITE("app/input_flags") {
         CAPTURE(signal);
         const fs::path err = folder.path() / "err";
         const pid_t child = start_cli({"run", option, fifo.string(), "-o", "-", film}, err);
-        int writer = -1;  // there is one when the run has opened the FIFO
-        for (int i = 0; i < 1000 && writer < 0; ++i) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(10));
-          writer = ::open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-        }
+        const int writer = open_writer(fifo);
         REQUIRE(writer >= 0);
         ::kill(child, signal);
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
