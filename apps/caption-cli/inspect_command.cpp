@@ -19,6 +19,7 @@
 #include "backend/machine.h"
 #include "base/counted.h"
 #include "base/display_width.h"
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/json.h"
@@ -123,8 +124,9 @@ void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    throw Error(ErrorCode::kIo, "--dump-frames " + folder.string() +
-                                    ": cannot make the folder: " + describe_errno(error.value()));
+    throw Error(output_error_code(error.value()),
+                "--dump-frames " + folder.string() +
+                    ": cannot make the folder: " + describe_errno(error.value()));
   }
   for (std::size_t i = 0; i < clip.frames.size(); ++i) {
     const video::Frame& frame = clip.frames[i];
@@ -136,11 +138,18 @@ void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
                static_cast<std::streamsize>(frame.rgb.size()));
     file.close();
     if (file) continue;
-    const std::string reason = errno == 0 ? std::string() : ": " + describe_errno(errno);
-    throw Error(ErrorCode::kIo, path.string() + ": cannot write" + reason);
+    const int error_number = errno;
+    const std::string reason =
+        error_number == 0 ? std::string() : ": " + describe_errno(error_number);
+    throw Error(output_error_code(error_number), path.string() + ": cannot write" + reason);
   }
   for (std::size_t i = clip.frames.size(); true; ++i) {
-    if (!std::filesystem::remove(folder / dumped_frame_name(i), error)) return;
+    const std::filesystem::path path = folder / dumped_frame_name(i);
+    if (std::filesystem::remove(path, error)) continue;
+    if (!error) return;
+    throw Error(output_error_code(error.value()),
+                path.string() + ": cannot remove what is no frame of this film: " +
+                    describe_errno(error.value()) + "; remove it, or name another folder");
   }
 }
 

@@ -114,6 +114,23 @@ TEST_SUITE("app/inspect") {
     }
   }
 
+  TEST_CASE("frames of an earlier film are removed, and what cannot be removed is said") {
+    const Folder folder;
+    const auto dump = [&](const char* frames) {
+      return run_cli_in({.folder = folder.path()}, {"inspect", "--frames", frames, "--dump-frames",
+                                                    "frames", "-o", "sheet.png", "a/x.mp4"});
+    };
+    CHECK(dump("3").exit_code == 0);
+    CHECK(folder.has("frames/frame_002.ppm"));
+    CHECK(dump("2").exit_code == 0);
+    CHECK_FALSE(folder.has("frames/frame_002.ppm"));
+    fs::create_directories(folder.path() / "frames/frame_002.ppm/mine");
+    const Finished refused = dump("2");
+    CHECK(refused.exit_code == 5);
+    CHECK(refused.err.find("frames/frame_002.ppm: cannot remove what is no frame of this film: ") !=
+          std::string::npos);
+  }
+
   TEST_CASE("a joined name that another film has gets a number") {
     const Folder folder;
     fs::create_directories(folder.path() / "c");
