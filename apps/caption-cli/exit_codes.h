@@ -36,7 +36,7 @@ inline constexpr std::array kExitCodeTexts = {
     ExitCodeText{kExitIo,
                  "the output could not be written, or was touched by another program meanwhile"},
     ExitCodeText{kExitInternal, "a fault of caption-cli itself"},
-    ExitCodeText{kExitInterrupted, "interrupted by Ctrl-C or SIGTERM"},
+    ExitCodeText{kExitInterrupted, "interrupted by Ctrl-C, SIGTERM or SIGHUP"},
     ExitCodeText{kExitReaderGone, "the reader of standard output has closed it, as head does"}};
 
 int exit_code_of(ErrorCode code);

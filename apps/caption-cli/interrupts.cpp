@@ -24,12 +24,14 @@ void write_message(std::string_view text) {
   errno = saved_errno;
 }
 
-extern "C" void on_interrupt(int /*signal*/) {
+extern "C" void on_interrupt(int signal) {
   if (g_ends_at_once.load()) {
     write_message("\ncaption-cli: interrupted; nothing was done\n");
     ::_exit(kExitInterrupted);
   }
-  if (g_asked.exchange(true)) ::_exit(kExitInterrupted);
+  const bool was_asked = g_asked.exchange(true);
+  if (was_asked && signal == SIGHUP) return;
+  if (was_asked) ::_exit(kExitInterrupted);
   write_message("\ncaption-cli: stopping; once more to stop at once\n");
   g_stop.store(true);
 }
@@ -46,6 +48,9 @@ std::atomic<bool>& catch_interrupts() {
   sigaction(SIGINT, nullptr, &earlier);
   if (earlier.sa_handler != SIG_IGN) sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction at_start {};
+  sigaction(SIGHUP, nullptr, &at_start);
+  if (at_start.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   return g_stop;
 }
 

@@ -402,8 +402,8 @@ TEST_SUITE("app/resume") {
     CHECK(read_text(out) == before);
   }
 
-  TEST_CASE("Ctrl-C and SIGTERM keep what is done, say so, and the same command finishes") {
-    for (const int signal : {SIGINT, SIGTERM}) {
+  TEST_CASE("Ctrl-C, SIGTERM and SIGHUP keep what is done, say so, and the same command finishes") {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
       CAPTURE(signal);
       const TemporaryFolder folder;
       fill(folder.path() / "in", 40);
@@ -422,6 +422,22 @@ TEST_SUITE("app/resume") {
       CHECK(run_cli(command).exit_code == 0);
       CHECK(captions_of(out).size() == 40);
     }
+  }
+
+  TEST_CASE("a SIGHUP that is ignored at the start, as under nohup, stops nothing") {
+    const TemporaryFolder folder;
+    constexpr int kNumClips = 40;
+    fill(folder.path() / "in", kNumClips);
+    const fs::path out = folder.path() / "c.jsonl";
+    const auto before = std::signal(SIGHUP, SIG_IGN);  // the child inherits it
+    const pid_t child =
+        start_cli({"run", "-o", out.string(), "--frames", "2", (folder.path() / "in").string()},
+                  folder.path() / "err");
+    std::signal(SIGHUP, before);
+    wait_for_lines(out, 3);
+    ::kill(child, SIGHUP);
+    CHECK(wait_for(child) == 0);
+    CHECK(captions_of(out).size() == kNumClips);
   }
 
   TEST_CASE("kill -9 at random instants loses nothing, repeats nothing, tears nothing") {
