@@ -118,7 +118,8 @@ void require_frames_folder(const std::filesystem::path& folder) {
                                      ": is no folder; name one, which may be new");
 }
 
-// Writes binary PPM files: the RGB bytes the model's preprocessing gets. Removes the further frames
+// Writes binary PPM files: the RGB bytes the model's preprocessing gets. None of them is ever there
+// in part. Removes the further frames
 // that an earlier dump left, so that the folder holds the frames of one film.
 void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
   std::error_code error;
@@ -131,17 +132,10 @@ void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
   for (std::size_t i = 0; i < clip.frames.size(); ++i) {
     const video::Frame& frame = clip.frames[i];
     const std::filesystem::path path = folder / dumped_frame_name(i);
-    errno = 0;
-    std::ofstream file(path, std::ios::binary);
-    file << "P6\n" << frame.width_px << " " << frame.height_px << "\n255\n";
-    file.write(reinterpret_cast<const char*>(frame.rgb.data()),
-               static_cast<std::streamsize>(frame.rgb.size()));
-    file.close();
-    if (file) continue;
-    const int error_number = errno;
-    const std::string reason =
-        error_number == 0 ? std::string() : ": " + describe_errno(error_number);
-    throw Error(output_error_code(error_number), path.string() + ": cannot write" + reason);
+    std::string picture =
+        "P6\n" + std::to_string(frame.width_px) + " " + std::to_string(frame.height_px) + "\n255\n";
+    picture.append(reinterpret_cast<const char*>(frame.rgb.data()), frame.rgb.size());
+    write_file_atomically(path, picture);
   }
   for (std::size_t i = clip.frames.size(); true; ++i) {
     const std::filesystem::path path = folder / dumped_frame_name(i);

@@ -43,14 +43,14 @@ std::atomic<bool>& catch_interrupts() {
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  // A shell starts the background jobs of a script with SIGINT ignored.
-  struct sigaction earlier {};
-  sigaction(SIGINT, nullptr, &earlier);
-  if (earlier.sa_handler != SIG_IGN) sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  struct sigaction at_start {};
-  sigaction(SIGHUP, nullptr, &at_start);
-  if (at_start.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  // A shell starts the background jobs of a script with SIGINT ignored, nohup a program with
+  // SIGHUP.
+  for (const int signal : {SIGINT, SIGHUP}) {
+    struct sigaction at_start {};
+    sigaction(signal, nullptr, &at_start);
+    if (at_start.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
   return g_stop;
 }
 

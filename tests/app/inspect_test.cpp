@@ -102,6 +102,22 @@ TEST_SUITE("app/inspect") {
     }
   }
 
+  TEST_CASE("a dumped frame replaces an earlier one whole, or not at all") {
+    const Folder folder;
+    const std::string film = small_video("city-000-h264.mp4").string();
+    const fs::path frames = folder.path() / "frames";
+    fs::create_directory(frames);
+    const fs::path linked = folder.path() / "linked.ppm";  // to an earlier dump's first frame
+    write_text(frames / "frame_000.ppm", "an earlier picture");
+    fs::create_hard_link(frames / "frame_000.ppm", linked);
+    CHECK(folder.inspect({film, "--dump-frames", frames.string()}).exit_code == 0);
+    CHECK(read_text(frames / "frame_000.ppm").starts_with("P6\n"));
+    CHECK(read_text(linked) == "an earlier picture");  // it was not written in place
+    for (const auto& entry : fs::directory_iterator(frames)) {
+      CHECK(entry.path().extension() == ".ppm");
+    }
+  }
+
   TEST_CASE("an empty name of an output is refused, not taken for none") {
     for (const char* const option : {"-o", "--dump-frames"}) {
       CAPTURE(std::string(option));
