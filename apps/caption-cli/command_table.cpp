@@ -42,7 +42,8 @@ std::pair<std::string, std::string> split_description(const std::string& text) {
 
 ValueKind kind_of(std::string_view type) {
   if (type.starts_with("FILE")) return ValueKind::kFile;
-  if (type == "FOLDER" || type == "MODEL") return ValueKind::kFolder;
+  if (type == "FOLDER") return ValueKind::kFolder;
+  if (type == "MODEL") return ValueKind::kModel;
   if (type == "PATH") return ValueKind::kPath;
   if (type == "PRESET") return ValueKind::kPreset;
   return ValueKind::kText;
@@ -53,7 +54,7 @@ void set_value(const std::string& full_type, OptionRow& row) {
   const std::string type = full_type.substr(0, colon);
   if (colon != std::string::npos) row.limits = full_type.substr(colon + 1);
   row.placeholder = type;
-  const bool is_words = !type.empty() && std::islower(static_cast<unsigned char>(type[0])) != 0;
+  const bool is_words = !type.empty() && std::isupper(static_cast<unsigned char>(type[0])) == 0;
   if (is_words && type.find_first_of("|,") != std::string::npos) {
     const bool is_list = type.find('|') == std::string::npos;
     row.kind = is_list ? ValueKind::kChoiceList : ValueKind::kChoice;

@@ -18,7 +18,7 @@ class Option;
 
 namespace caption::cli {
 
-enum class ValueKind { kNone, kText, kFile, kFolder, kPath, kPreset, kChoice, kChoiceList };
+enum class ValueKind { kNone, kText, kFile, kFolder, kPath, kModel, kPreset, kChoice, kChoiceList };
 
 struct OptionRow {
   std::vector<std::string> names;  // "-o", "--output"; a positional argument has "VIDEOS"

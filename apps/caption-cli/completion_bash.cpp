@@ -22,6 +22,11 @@ _caption_cli_reply_folders() {
   mapfile -t COMPREPLY < <(compgen -d -- "$1")
 }
 
+_caption_cli_reply_models() {
+  compopt -o filenames 2>/dev/null
+  mapfile -t COMPREPLY < <(compgen -d -- "$1"; compgen -f -X '!*.gguf' -- "$1")
+}
+
 _caption_cli_reply_words() {
   mapfile -t COMPREPLY < <(compgen -W "$2" -- "$1")
   # A word such as fps= goes on.
@@ -59,6 +64,14 @@ _caption_cli() {
   elif [[ $prev == '=' && $COMP_CWORD -gt 1 ]]; then
     prev=${COMP_WORDS[COMP_CWORD-2]}
   fi
+  # --adapter NAME=FOLDER comes so, too, and --adapter=NAME=FOLDER as five words.
+  i=$COMP_CWORD
+  [[ ${COMP_WORDS[i]} == '=' ]] || i=$((i - 1))
+  if [[ $prev != -* && $i -ge 3 && ${COMP_WORDS[i]} == '=' ]]; then
+    word=${COMP_WORDS[i-2]}
+    [[ $word == '=' && $i -ge 4 ]] && word=${COMP_WORDS[i-3]}
+    [[ $word == --adapter ]] && prev=$word
+  fi
   for ((i = 1; i < COMP_CWORD; ++i)); do
     word=${COMP_WORDS[i]}
     if [[ " $_caption_cli_commands " == *" $word "* ]]; then
@@ -89,6 +102,7 @@ std::string reply_to(const OptionRow& option) {
     case ValueKind::kFile:
     case ValueKind::kPath: return "_caption_cli_reply_files \"$3\"";
     case ValueKind::kFolder: return "_caption_cli_reply_folders \"$3\"";
+    case ValueKind::kModel: return "_caption_cli_reply_models \"$3\"";
     case ValueKind::kPreset: return "_caption_cli_reply_presets \"$3\"";
     case ValueKind::kChoice: return "_caption_cli_reply_words \"$3\" \"" + join(words, " ") + "\"";
     case ValueKind::kChoiceList:

@@ -22,6 +22,7 @@ std::string value_flags(const OptionRow& option) {
     case ValueKind::kFile:
     case ValueKind::kPath: return " -r -F";
     case ValueKind::kFolder: return " -x -a '(__fish_complete_directories)'";
+    case ValueKind::kModel: return " -x -a '(__fish_complete_suffix .gguf)'";
     case ValueKind::kPreset: return " -r -F -a '(caption-cli presets --names 2>/dev/null)'";
     case ValueKind::kChoice: return " -x -a " + quoted(join(option.choices, " "));
     case ValueKind::kChoiceList:

@@ -64,7 +64,8 @@ std::string value_by_kind(const OptionRow& option) {
   if (!option.choices.empty()) return option.choices.back();
   switch (option.kind) {
     case ValueKind::kFile: return option.placeholder == "FILE.png" ? "sheet.png" : "captions.jsonl";
-    case ValueKind::kFolder: return "folder/";
+    case ValueKind::kFolder:
+    case ValueKind::kModel: return "folder/";
     case ValueKind::kPath: return "references.jsonl";
     case ValueKind::kPreset: return "cpu";
     default: break;

@@ -33,6 +33,8 @@ class Bash {
     fs::create_directory(path("work/videos here"));
     write_text(path("work/a b.mp4"), "");
     write_text(path("work/mine.yaml"), "");
+    fs::create_directory(path("work/videos here/models"));
+    write_text(path("work/videos here/m.gguf"), "");
   }
 
   std::set<std::string> complete(const Words& words, const std::string& before = "") const {
@@ -99,6 +101,17 @@ TEST_SUITE("app/completion") {
     CHECK(bash.complete({"run", "-o", "a"}) == Answers{"a b.mp4"});
     CHECK(bash.complete({"run", "--output", "=", "a"}) == Answers{"a b.mp4"});
     CHECK(bash.complete({"run", "--kv-cache-dir", ""}) == Answers{"videos here"});
+    CHECK(bash.complete({"quantize", "--group-size", ""}) == Answers{"32", "64", "128"});
+    CHECK(bash.complete({"run", "--model", "videos here/m"}) ==
+          Answers{"videos here/m.gguf", "videos here/models"});
+    for (const Words& words :
+         {Words{"run", "--adapter", "v"}, Words{"run", "--adapter", "=", "v"},
+          Words{"run", "--adapter", "news", "=", "v"}, Words{"run", "--adapter", "news", "="},
+          Words{"run", "--adapter", "=", "news", "=", "v"},
+          Words{"run", "--adapter", "=", "news", "="}}) {
+      CAPTURE(words);
+      CHECK(bash.complete(words) == Answers{"videos here"});
+    }
     CHECK(contains_all(bash.complete({"run", "--preset", ""}),
                        {"cpu", "auto", "h100", "mine.yaml", "videos here"}));
     CHECK(bash.complete({"presets", "--show", "c"}) == Answers{"cpu"});
