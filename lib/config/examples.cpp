@@ -83,7 +83,10 @@ std::vector<std::string> read_example_file(const fs::path& path) {
     if (!is_blank(line)) examples.push_back(to_json(parse_example(line, where)));
   }
   if (examples.empty()) throw Error(ErrorCode::kUsage, path.string() + ": no example in it");
-  return resolve_example_paths(examples, path.parent_path());
+  // What a FIFO or a shell's <(command) gives has no folder of its own.
+  std::error_code ignored;
+  const bool has_folder = fs::is_regular_file(path, ignored);
+  return resolve_example_paths(examples, has_folder ? path.parent_path() : fs::path());
 }
 
 std::vector<pipeline::Example> read_examples(const Preset& preset, const video::ReadOptions& read) {

@@ -22,7 +22,8 @@ std::string to_json(const pipeline::ExampleSource& example);
 std::vector<std::string> resolve_example_paths(const std::vector<std::string>& examples,
                                                const std::filesystem::path& folder);
 
-// Reads a UTF-8 file with one example per line, whose paths are relative to it. Empty lines are
+// Reads a UTF-8 file with one example per line, whose paths are relative to its folder, or to the
+// working folder where it is no regular file (a FIFO, a shell's <(command)). Empty lines are
 // skipped. Throws Error(kUsage) with file:line, also for a file that cannot be read or is larger
 // than 1 MiB; kOutOfMemory and kIo where the machine is why.
 std::vector<std::string> read_example_file(const std::filesystem::path& path);

@@ -1,9 +1,11 @@
 // A system prompt and examples, from the command line and in presets: shared, recorded, and refused
 // where they are broken or another run's.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/app/folders.h"
@@ -54,6 +56,24 @@ class Archive {
 };
 
 TEST_SUITE("app/conversation") {
+  TEST_CASE("paths of examples that come through a FIFO are relative to the working folder") {
+    const TemporaryFolder folder;
+    const fs::path work = folder.path() / "work";
+    const fs::path elsewhere = folder.path() / "elsewhere";
+    fs::create_directory(work);
+    fs::create_directory(elsewhere);
+    fs::copy_file(fs::canonical(small_video(kBridge)), work / "shown.mp4");
+    const std::string fifo = (elsewhere / "examples").string();
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    std::thread writer(
+        [&] { write_text(fifo, "{\"video\": \"shown.mp4\", \"caption\": \"다리가 보인다.\"}\n"); });
+    const Finished finished =
+        run_cli_in({.folder = work}, {"run", "--frames", "2", "--max-new-tokens", "2", "--examples",
+                                      fifo, small_video(kCity).string()});
+    writer.join();
+    CHECK_MESSAGE(finished.exit_code == 0, finished.err);
+  }
+
   TEST_CASE("examples of a preset are shown before each clip, share their pages, and count") {
     const Archive archive;
     const std::string out = archive.path("c.jsonl");
