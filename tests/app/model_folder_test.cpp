@@ -183,7 +183,7 @@ TEST_SUITE("app/model_folder") {
     model.write("generation_config.json", R"({"eos_token_id": 2, "num_beams": 3})");
     const Finished finished = model.run({"--max-num-seqs", "2"});
     CHECK(finished.exit_code == 2);
-    CHECK(finished.err.find("--num-beams is 3") != std::string::npos);
+    CHECK(finished.err.find("--num-beams 3: beams run together") != std::string::npos);
   }
 
   TEST_CASE("beams with more stop ids than their candidates hold are refused at the start") {

@@ -261,7 +261,7 @@ TEST_SUITE("app/plan") {
     const Finished planned =
         run_cli({"plan", "--num-beams", "64", "--bandwidth", "100", "--flops", "1000"});
     CHECK(planned.exit_code == 2);
-    const std::string obstacle = "--num-beams is 64";
+    const std::string obstacle = "--num-beams 64: beams run together";
     const std::size_t first = planned.out.find(obstacle);
     REQUIRE(first != std::string::npos);
     CHECK(planned.out.find(obstacle, first + 1) == std::string::npos);
