@@ -119,8 +119,8 @@ void require_frames_folder(const std::filesystem::path& folder) {
 }
 
 // Writes binary PPM files: the RGB bytes the model's preprocessing gets. None of them is ever there
-// in part. Removes the further frames
-// that an earlier dump left, so that the folder holds the frames of one film.
+// in part. Removes the further frames that an earlier dump left, so that the folder holds the
+// frames of one film.
 void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
