@@ -32,6 +32,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 // They change with the bytes that this program makes of the same weights.
 constexpr const char* kRevision = "1";
 constexpr const char* kRevisionOfCalibratedAwq = "2";
+constexpr const char* kRevisionOfCalibratedGptq = "2";
 
 const FormatEntry& require_format(const QuantiseOptions& options) {
   const FormatEntry* const entry = find_format(options.format);
@@ -164,6 +165,7 @@ Settings Quantisation::settings() const {
   if (options_.format == "gptq") {
     const double damping = options_.damping.value_or(GptqOptions().damping);
     settings.emplace_back("damping", json_number(damping));
+    settings.emplace_back("revision of calibrated gptq", kRevisionOfCalibratedGptq);
   } else {
     settings.emplace_back("revision of calibrated awq", kRevisionOfCalibratedAwq);
   }
