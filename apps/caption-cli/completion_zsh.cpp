@@ -46,7 +46,7 @@ std::string action_of(const OptionRow& option) {
     case ValueKind::kFile:
     case ValueKind::kPath: return "_files";
     case ValueKind::kFolder: return "_files -/";
-    case ValueKind::kModel: return "_files -g '*.gguf'";
+    case ValueKind::kModel: return "_files -g \"*.gguf\"";
     case ValueKind::kPreset: return "_caption_cli_presets";
     case ValueKind::kChoice: return "(" + join(words, " ") + ")";
     case ValueKind::kChoiceList: return "_sequence compadd - " + join(words, " ");
