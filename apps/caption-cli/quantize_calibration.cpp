@@ -43,7 +43,8 @@ bool is_within(const fs::path& file, const fs::path& folder) {
   std::error_code error;
   const fs::path given = fs::absolute(file, error);
   fs::path whole = fs::absolute(folder, error);
-  if (given.empty() || whole.empty()) return false;  // the working folder has been removed
+  // The working folder has been removed.
+  if (given.is_relative() || whole.is_relative()) return false;
   const fs::path place = fs::weakly_canonical(given.parent_path(), error) / file.filename();
   whole = fs::weakly_canonical(whole, error);
   if (!whole.has_filename()) whole = whole.parent_path();  // it ended with a slash
