@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -16,6 +17,17 @@
 
 namespace caption::test {
 namespace {
+
+// Where the tests are started with an ignored signal, as in the background of a script or under
+// nohup, the program would ignore it, too, as it should, but tests send it these signals. A handler
+// is not inherited by the program, which then begins with the default.
+[[maybe_unused]] const bool kPassesDefaults = [] {
+  for (const int signal : {SIGINT, SIGHUP}) {
+    const auto before = std::signal(signal, [](int) {});
+    if (before != SIG_IGN) std::signal(signal, before);
+  }
+  return true;
+}();
 
 // Runs in the child between fork() and exec().
 [[noreturn]] void become_cli(const std::vector<std::string>& arguments) {
