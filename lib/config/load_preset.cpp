@@ -101,22 +101,15 @@ void resolve_paths(Preset& preset, const fs::path& folder) {
   for (std::string& path : preset.speculative.draft_from) resolve(path);
 }
 
-// The path with the working folder in front of a relative one, where there is such a folder.
-fs::path whole_path(const fs::path& path) {
-  std::error_code error;
-  const fs::path whole = fs::absolute(path, error);
-  return error ? path : whole.lexically_normal();
-}
-
 // Makes absolute the names of the models, adapters and projector that lie beside the preset itself
 // (`own`) and are found elsewhere, or not at all, where another preset lies on top of it (`used`).
 void resolve_models(Preset& preset, const Locations& own, const Locations& used) {
   const auto resolved = [&](const std::string& name) {
     const auto place = name.empty() ? std::nullopt : find_model_place(name, own);
     if (!place.has_value()) return name;
-    const fs::path whole = whole_path(*place);
+    const fs::path whole = absolute_path(*place);
     const auto found = find_model_place(name, used);
-    return found.has_value() && whole_path(*found) == whole ? name : whole.string();
+    return found.has_value() && absolute_path(*found) == whole ? name : whole.string();
   };
   ModelSection& model = preset.model;
   for (std::string* const name :
@@ -128,7 +121,7 @@ void resolve_models(Preset& preset, const Locations& own, const Locations& used)
     const std::string folder = resolved(adapter.folder.string());
     text = adapter.name.empty() ? folder : adapter.name + "=" + folder;
   }
-  const fs::path projector = whole_path(own.preset_folder / model.projector);
+  const fs::path projector = absolute_path(own.preset_folder / model.projector);
   std::error_code ignored;
   const bool is_beside = !model.projector.empty() && fs::exists(projector, ignored);
   if (is_beside && own.preset_folder != used.preset_folder) model.projector = projector.string();
@@ -138,7 +131,7 @@ void resolve_models(Preset& preset, const Locations& own, const Locations& used)
 // of another preset.
 Preset read_chosen_preset(const fs::path& path, const Locations& used) {
   Preset preset = parse_preset(read_preset(path), path.string());
-  resolve_paths(preset, whole_path(path).parent_path());
+  resolve_paths(preset, absolute_path(path).parent_path());
   Locations own = used;
   own.preset_folder = path.parent_path();
   resolve_models(preset, own, used);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -49,10 +50,7 @@ std::int64_t require_count(const JsonObject& object, std::string_view key) {
 
 // The id of a clip in the digits that this program writes; any other text stays as it is.
 std::string with_small_digits(std::string id) {
-  std::string lower = id;
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
-  }
+  std::string lower = to_lower_ascii(id);
   return parse_sha256(lower).has_value() ? lower : id;
 }
 
