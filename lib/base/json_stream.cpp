@@ -260,7 +260,7 @@ std::string_view JsonStream::skip_value() {
   } else if (kind == Kind::kLiteral) {
     while (pos_ < text_.size() && text_[pos_] >= 'a' && text_[pos_] <= 'z') ++pos_;
   } else {
-    std::string closers;  // of the open objects and lists, the outermost first
+    std::string closers;  // the brackets that open objects and lists end with, the outermost first
     do {
       if (pos_ == text_.size()) fail_syntax();
       const char c = text_[pos_];

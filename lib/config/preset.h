@@ -167,7 +167,7 @@ struct Preset {
   // Keys ("generation.top_k") whose values came from a file or a flag. The others have the defaults
   // above or the model's (config/generation_defaults.h).
   std::set<std::string, std::less<>> given;
-  std::map<std::string, Origin, std::less<>> origins;  // by key; of those of `given`
+  std::map<std::string, Origin, std::less<>> origins;  // every key is in `given`, too
 
   // Compares the name and the values, but neither `given` nor `origins`.
   friend bool operator==(const Preset& a, const Preset& b) {

@@ -84,7 +84,8 @@ class Products {
   }
 
  private:
-  __m512i lower_[2], upper_[2];  // of the codes 0 to 63, and 64 to 127
+  // The first of each holds products of the codes 0 to 63, the last those of 64 to 127.
+  __m512i lower_[2], upper_[2];
 };
 
 // The same numbers, looked up.
