@@ -5,7 +5,6 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>

@@ -1,5 +1,6 @@
 #include "config/option_names.h"
 
+#include "base/error.h"
 #include "config/fields.h"
 
 namespace caption::config {
