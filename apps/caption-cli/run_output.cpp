@@ -241,7 +241,7 @@ std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
 
 std::optional<config::WeightFormat> weights_of_output(const OutputFlags& flags) {
   if (flags.is_stdout()) return std::nullopt;
-  // Where records::RecordFile writes them, of a link beside its target.
+  // records::RecordFile follows a link: what it writes lies beside the target.
   const std::string written = real_path(flags.path).string() + (flags.overwrite ? ".new" : "");
   std::error_code ignored;
   if (std::filesystem::file_size(written, ignored) == 0 || ignored) return std::nullopt;

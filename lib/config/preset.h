@@ -150,8 +150,8 @@ struct VideoSection {
 
 // How a value was given, for messages (config/option_names.h).
 struct Origin {
-  std::string name;             // "--num-beams", or "generation.num_beams" of a file
-  std::string separator = " ";  // between name and value; ": " of a file
+  std::string name;             // "--num-beams"; "generation.num_beams" where a file gives it
+  std::string separator = " ";  // stands between name and value; ": " where a file gives it
   std::string place = {};       // follows the value: " (own.yaml:3:14)", " of --quality"
 };
 

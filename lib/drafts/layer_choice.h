@@ -46,7 +46,7 @@ class LayerChoice {
  private:
   mutable std::mutex mutex_;
   std::optional<LeftOutLayers> made_;
-  bool is_found_ = false;  // made by make()
+  bool is_found_ = false;  // make() has set made_
   std::function<void(const LeftOutLayers&)> on_made_;
 };
 

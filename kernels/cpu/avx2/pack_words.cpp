@@ -137,7 +137,7 @@ void split_words(const OrderedWordsArgs& args) {
 }  // namespace
 
 // All words are split into columns, which are as many bytes, before the columns are joined. What
-// follows is fetched meanwhile, since joining reads no memory.
+// follows is fetched meanwhile, since joining reads the caches alone.
 void pack_ordered_words_avx2(const OrderedWordsArgs& args) {
   const auto& [words, stride_bytes, num_columns, num_panels, to, panel_bytes] = args.words;
   split_words(args);

@@ -29,7 +29,7 @@ __m512i widen(__m256i codes, __m512 scale) {
       _mm512_cvtne2ps_pbh(_mm512_mul_ps(last, scale), _mm512_mul_ps(first, scale)));
 }
 
-// The numbers of codes in one row after another, each of them computed.
+// Computes each number, one row after another.
 bool widen_each(const E4M3Args& args) {
   const __m512 scale = _mm512_set1_ps(args.scale * 256.0F);
   const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
@@ -88,7 +88,7 @@ class Products {
   __m512i lower_[2], upper_[2];
 };
 
-// The same numbers, looked up.
+// Looks the same numbers up.
 bool widen_by_table(const E4M3Args& args) {
   const Products products(_mm512_set1_ps(args.scale * 256.0F));
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
@@ -116,7 +116,7 @@ bool widen_by_table(const E4M3Args& args) {
 }  // namespace
 
 bool widen_e4m3_avx512bf16(const E4M3Args& args) {
-  // A table takes as long to make as so many numbers.
+  // Making a table takes as long as computing so many numbers.
   constexpr std::int64_t kNumbersOfTable = 256;
   const float magnitude = args.scale < 0 ? -args.scale : args.scale;
   if (!(magnitude >= kSmallestScale)) return widen_e4m3_avx2(args);
