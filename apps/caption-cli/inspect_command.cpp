@@ -135,7 +135,7 @@ void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
     std::string picture =
         "P6\n" + std::to_string(frame.width_px) + " " + std::to_string(frame.height_px) + "\n255\n";
     picture.append(reinterpret_cast<const char*>(frame.rgb.data()), frame.rgb.size());
-    write_file_atomically(path, picture);
+    write_file_atomically(real_path(path), picture);
   }
   for (std::size_t i = clip.frames.size(); true; ++i) {
     const std::filesystem::path path = folder / dumped_frame_name(i);

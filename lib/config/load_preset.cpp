@@ -198,10 +198,13 @@ LoadedPreset load_preset(std::string_view name_or_path, const Locations& locatio
                          const Machine& machine, bool has_cuda_kernels) {
   const fs::path path = find_preset(name_or_path, locations.own_presets);
   Locations found = locations;
-  found.preset_folder = path.parent_path();
+  // What a FIFO or a shell's <(command) gives has no folder of its own.
+  std::error_code ignored;
+  const bool has_folder = fs::is_regular_file(path, ignored);
+  found.preset_folder = has_folder ? path.parent_path() : fs::path();
   const std::string text = read_preset(path);
   const auto resolved = [&](Preset read) {
-    resolve_paths(read, path.parent_path());
+    resolve_paths(read, found.preset_folder);
     return read;
   };
   Preset preset = resolved(parse_preset(text, path.string()));

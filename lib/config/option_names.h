@@ -10,7 +10,8 @@
 namespace caption::config {
 
 // Returns the option's name: "--num-beams", or "generation.num_beams (own.yaml:3:14)" for a value
-// that a file gives. `key` is one of config/fields.h.
+// that a preset's file gives. A value of the model's generation_config.json has the flag's name,
+// which replaces it. `key` is one of config/fields.h.
 std::string option_name(const Preset& preset, std::string_view key);
 
 // Returns the option with its value as text: "--num-beams 4", or

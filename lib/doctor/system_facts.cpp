@@ -1,5 +1,6 @@
 #include "doctor/system_facts.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ namespace {
 // (/proc).
 bool can_make_file(const fs::path& folder) {
   std::string name = (folder / ".caption-cli-XXXXXX").string();
-  const int file = ::mkstemp(name.data());
+  const int file = ::mkostemp(name.data(), O_CLOEXEC);
   if (file < 0) return false;
   ::close(file);
   return ::unlink(name.c_str()) == 0;

@@ -3,11 +3,14 @@
 #include "config/fields.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "config/adapters.h"
@@ -138,6 +141,21 @@ TEST_SUITE("config/load_preset") {
             "{\"video\": \"" + beside + "\", \"caption\": \"b\"}");
       CHECK(loaded.preset.generation.examples[1] == R"({"video": "/a.mp4", "caption": "c"})");
     }
+  }
+
+  TEST_CASE("what a preset from a FIFO names is relative to the working folder") {
+    const std::string fifo = (fs::path(CAPTION_TEST_TMP) / "fifo.yaml").string();
+    fs::remove(fifo);
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    std::thread writer([&] {
+      std::ofstream(fifo) << "device: {type: cpu}\nengine: {kv_cache_dir: cache}\n"
+                             "speculative: {method: archive, draft_from: [known.jsonl]}\n";
+    });
+    const LoadedPreset loaded = load_preset(fifo, {}, machine_with(0), false);
+    writer.join();
+    CHECK(loaded.locations.preset_folder.empty());
+    CHECK(loaded.preset.engine.kv_cache_dir == "cache");
+    CHECK(loaded.preset.speculative.draft_from == std::vector<std::string>{"known.jsonl"});
   }
 
   TEST_CASE("the cache and the captions to guess from lie beside the preset that names them") {
