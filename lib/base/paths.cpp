@@ -15,6 +15,11 @@ fs::path absolute_path(const fs::path& path) {
   return (error ? path : whole).lexically_normal();
 }
 
+fs::path folder_of_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) ? path.parent_path() : fs::path();
+}
+
 std::vector<fs::directory_entry> list_folder(const fs::path& folder, std::error_code& error) {
   std::vector<fs::directory_entry> entries;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/paths.h"
 #include "base/utf8.h"
 #include "pipeline/list_entry.h"
 #include "pipeline/pipeline.h"
@@ -71,6 +72,7 @@ std::vector<std::string> resolve_example_paths(const std::vector<std::string>& e
 }
 
 std::vector<std::string> read_example_file(const fs::path& path) {
+  const fs::path folder = folder_of_file(path);
   const std::string text = read_file(path);
   if (!is_valid_utf8(text)) {
     throw Error(ErrorCode::kUsage, path.string() + ": not a text in UTF-8");
@@ -83,10 +85,7 @@ std::vector<std::string> read_example_file(const fs::path& path) {
     if (!is_blank(line)) examples.push_back(to_json(parse_example(line, where)));
   }
   if (examples.empty()) throw Error(ErrorCode::kUsage, path.string() + ": no example in it");
-  // What a FIFO or a shell's <(command) gives has no folder of its own.
-  std::error_code ignored;
-  const bool has_folder = fs::is_regular_file(path, ignored);
-  return resolve_example_paths(examples, has_folder ? path.parent_path() : fs::path());
+  return resolve_example_paths(examples, folder);
 }
 
 std::vector<pipeline::Example> read_examples(const Preset& preset, const video::ReadOptions& read) {

@@ -198,10 +198,7 @@ LoadedPreset load_preset(std::string_view name_or_path, const Locations& locatio
                          const Machine& machine, bool has_cuda_kernels) {
   const fs::path path = find_preset(name_or_path, locations.own_presets);
   Locations found = locations;
-  // What a FIFO or a shell's <(command) gives has no folder of its own.
-  std::error_code ignored;
-  const bool has_folder = fs::is_regular_file(path, ignored);
-  found.preset_folder = has_folder ? path.parent_path() : fs::path();
+  found.preset_folder = folder_of_file(path);
   const std::string text = read_preset(path);
   const auto resolved = [&](Preset read) {
     resolve_paths(read, found.preset_folder);
@@ -229,7 +226,7 @@ LoadedPreset load_preset(std::string_view name_or_path, const Locations& locatio
                     format_bytes(machine.cuda_devices.front().memory_bytes);
   }
   return {.preset = std::move(preset),
-          .path = chosen_path,
+          .path = path,
           .note = "preset " + chosen + " chosen for this machine: " + why,
           .locations = std::move(found),
           .text = text};

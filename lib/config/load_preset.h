@@ -30,10 +30,10 @@ std::string describe_lack_of_presets(const std::filesystem::path& own_presets);
 
 struct LoadedPreset {
   Preset preset;
-  std::filesystem::path path;
-  std::string note;     // reason for the choice of `auto`; empty otherwise
-  Locations locations;  // as given, with the folder of the file that was named
-  std::string text;     // content of the file that was named
+  std::filesystem::path path;  // the file that was named
+  std::string note;            // reason for the choice of `auto`; empty otherwise
+  Locations locations;         // as given, with the folder of the file that was named
+  std::string text;            // content of the file that was named
 };
 
 // `name_or_path` is a name of list_presets() or a file. A preset whose device.type is `auto` is

@@ -55,9 +55,8 @@ class TokenArchive {
   void add(std::span<const std::int32_t> text);
 
   // Goes on for some 1 ms with the merges that add() has begun, of which each later add() would
-  // compute a part; returns whether any is left. To be called
-  // after many texts were added, while nobody waits. Other threads may call guess() and add()
-  // meanwhile, as during an add().
+  // compute a part; returns whether any is left. To be called after many texts were added, while
+  // nobody waits. Other threads may call guess() and add() meanwhile, as during an add().
   bool merge_on();
 
   // Replaces `guesses` by at most `most` tokens that may follow `text`, the beginning of another

@@ -2,6 +2,7 @@
 #include "base/paths.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -32,6 +33,17 @@ TEST_SUITE("base/paths") {
     CHECK_FALSE(is_folder(folder / "absent"));
     CHECK_FALSE(is_folder(folder / "loop"));
     CHECK_FALSE(is_folder(std::string(300, 'x')));
+  }
+
+  TEST_CASE("paths in a file are relative to its folder, in a FIFO to the working folder") {
+    const fs::path folder = fresh_folder("of_file");
+    std::ofstream(folder / "file") << "x";
+    fs::create_symlink("file", folder / "link");
+    REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+    CHECK(folder_of_file(folder / "file") == folder);
+    CHECK(folder_of_file(folder / "link") == folder);
+    CHECK(folder_of_file(folder / "fifo").empty());
+    CHECK(folder_of_file(folder / "absent").empty());
   }
 
   TEST_CASE("a relative path begins at the working folder while that is there") {

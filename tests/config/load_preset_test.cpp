@@ -97,6 +97,7 @@ TEST_SUITE("config/load_preset") {
     const fs::path file = fs::path(CAPTION_TEST_TMP) / "mine.yaml";
     std::ofstream(file) << "device: {type: auto}\ngeneration: {seed: 99}\n";
     const LoadedPreset loaded = load_preset(file.string(), {}, machine_with(0), false);
+    CHECK(loaded.path == file);
     CHECK(loaded.preset.generation.seed == 99);
     CHECK(loaded.preset.model.path == "samples/demo-model");
     CHECK(loaded.preset.name == "cpu");

@@ -23,8 +23,8 @@ using records::Record;
 constexpr const char* kOther = "clip_2";
 
 // Answers the first look-up with a failed record, as that of a broken film that is not tried again;
-// a failed record is not given to other files. This answer comes only after kOther was looked up:
-// by then a file of equal content waits for the first file's record.
+// a failed record is not given to other files. This answer comes only after kOther was looked up,
+// when a file of equal content already waits for the first file's record.
 class FailedOnceSink final : public KeepingSinkBase {
  public:
   Earlier find(const records::ClipIdentity& /*clip*/, const std::string& video,
@@ -93,8 +93,8 @@ TEST_SUITE("pipeline/followers") {
     }
     paths.emplace_back("clip_1", Origin::kNamed);
     Options options = fake_options();
-    // One thread keeps the order of the clips, so that clip_1 passes the stages after all others,
-    // and clip_0 waits for it, so that all copies are looked at before it has its caption.
+    // One thread keeps the order of the clips, so that clip_1 passes the stages after all others.
+    // clip_0 waits for clip_1, so that all copies are looked at before clip_0 has its caption.
     options.threads.decode = 1;
     std::promise<void> last_is_read;
     options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
