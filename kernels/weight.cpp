@@ -41,6 +41,8 @@ Weight place_bf16(Stream& stream, ConstView rows) {
 
 Weight place_e4m3(Stream& stream, std::int64_t num_features, const QuantisedRows& rows) {
   CAPTION_CHECK(!stream.device().is_cuda(), "place_e4m3: the device is a GPU");
+  CAPTION_CHECK(num_features > 0 && rows.borrow(0, 1).has_e4m3_codes,
+                "place_e4m3: a matrix without rows, or of other codes");
   return dispatch(stream.device(),
                   [&](Cpu device) { return impl::place_e4m3(device, stream, num_features, rows); });
 }
@@ -65,6 +67,12 @@ std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
   return dispatch(context.device, [&](auto device) {
     return impl::placed_bytes(device, context, num_features, num_columns, codes);
   });
+}
+
+bool takes_e4m3(const Context& context, std::int64_t num_columns, const CodeLayout& codes) {
+  if (context.device.is_cuda()) return false;
+  return dispatch(context.device,
+                  [&](Cpu device) { return impl::takes_e4m3(device, num_columns, codes); });
 }
 
 bool rounds_input(const Context& context, MatrixFormat format) {

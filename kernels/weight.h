@@ -101,10 +101,10 @@ Weight place_stored(Stream& stream, ConstView rows);
 // `rows` as above: its numbers rounded to bf16, to nearest even, on a GPU of compute capability 7.5
 // to f16. Borrowed on the CPU when they are bf16 and the kernels prefer rows.
 Weight place_bf16(Stream& stream, ConstView rows);
-// `rows` returns the rows of a panel at a time, of a matrix [num_features, K] of e4m3 with a scale
-// for each row and group of columns: the products of numbers and scales, rounded to f32 and then to
-// bf16, are placed as place_bf16() does. On the CPU and the mirror only; what reading throws is
-// passed on.
+// `rows` returns at most 512 rows at a time of a matrix [num_features, K] of e4m3 with a scale for
+// each row and group of columns, where takes_e4m3(): its numbers as they are. Activations are
+// rounded to bf16, products and sums of a group's columns are f32 and are then scaled. None of the
+// numbers may be a NaN.
 Weight place_e4m3(Stream& stream, std::int64_t num_features, const QuantisedRows& rows);
 // `rows` returns at most 128 rows at a time, 512 where they are borrowed, of a matrix
 // [num_features, K] in `format`:
@@ -119,10 +119,13 @@ Weight place_quantised(Stream& stream, MatrixFormat format, std::int64_t num_fea
 // dtype that kStored means.
 std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
                           std::int64_t num_columns, MatrixFormat format, DType stored);
-// Weight::size_bytes() of a matrix of codes placed by place_quantised() in a format other than
-// kInt8Row and kE4M3Row.
+// Weight::size_bytes() of a matrix of codes placed by place_e4m3(), or by place_quantised() in a
+// format other than kInt8Row and kE4M3Row.
 std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
                           std::int64_t num_columns, const CodeLayout& codes);
+// Whether place_e4m3() takes a matrix of num_columns columns: on the CPU and the mirror, in groups
+// of an even number of columns, at most 128 or a multiple of it, or in one group.
+bool takes_e4m3(const Context& context, std::int64_t num_columns, const CodeLayout& codes);
 // Weight::rounds_input() of a matrix placed in `format`.
 bool rounds_input(const Context& context, MatrixFormat format);
 
@@ -146,6 +149,7 @@ std::int64_t placed_bytes(Cpu device, const Context& context, std::int64_t num_f
                           std::int64_t num_columns, const CodeLayout& codes);
 std::int64_t placed_bytes(Cuda device, const Context& context, std::int64_t num_features,
                           std::int64_t num_columns, const CodeLayout& codes);
+bool takes_e4m3(Cpu device, std::int64_t num_columns, const CodeLayout& codes);
 bool rounds_input(Cpu device, const Context& context, MatrixFormat format);
 bool rounds_input(Cuda device, const Context& context, MatrixFormat format);
 }  // namespace impl

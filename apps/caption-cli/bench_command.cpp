@@ -107,6 +107,7 @@ Subject open_subject(const BenchDevice& device, const BenchFlags& flags,
                                           "weights");
   }
   subject.blueprint = found.blueprint;
+  if (device.context.device.is_cuda()) model::hold_on_gpu(subject.blueprint);
   subject.name =
       loaded.preset.model.is_composed ? loaded.preset.model.llm : loaded.preset.model.path;
   subject.model = config::open_model(device.context, loaded.preset, locations);

@@ -63,7 +63,8 @@ MultiplyBlock multiply_block_of(const LinearPart& part) {
     case Layout::kRows: return multiply_rows;
     case Layout::kPanels: return multiply_panels;
     case Layout::kPanels8:
-    case Layout::kPanels4: return multiply_quantised;
+    case Layout::kPanels4:
+    case Layout::kPanelsE4M3: return multiply_quantised;
     case Layout::kPanels8A8:
     case Layout::kPanels4A8: return multiply_integers;
   }

@@ -41,8 +41,9 @@ struct Activations {
 
   ConstView rows = {};  // kRows: x itself
 
-  const std::uint16_t* bf16 = nullptr;  // kPanels, kPanels8, kPanels4: [M, 2 * pairs or more]
-  const float* group_sums = nullptr;    // [M, groups], for weights with offsets
+  // kPanels, kPanels8, kPanels4, kPanelsE4M3: [M, 2 * pairs or more]
+  const std::uint16_t* bf16 = nullptr;
+  const float* group_sums = nullptr;  // [M, groups], for weights with offsets
 
   const std::int8_t* codes = nullptr;    // kPanels8A8, kPanels4A8: [M, 4 * quads or more]
   const IntegerRow* integers = nullptr;  // [M]: scale and sum of the codes
@@ -57,8 +58,8 @@ struct Activations {
 using MultiplyBlock = void (*)(const Tier& tier, const Activations& x, const PackedWeight& weight,
                                const Block& block, float* tile);
 
-// Defined in kernels/cpu/linear_quantised.cpp. round_to_bf16() is for kPanels, kPanels8 and
-// kPanels4, multiply_quantised() for kPanels8 and kPanels4, the other two are for kPanels8A8 and
+// Defined in kernels/cpu/linear_quantised.cpp. round_to_bf16() is for the layouts of
+// `bf16`, multiply_quantised() for those of them with codes, the other two are for kPanels8A8 and
 // kPanels4A8. All parts have the same layout.
 Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
                           std::span<const LinearPart> parts);

@@ -100,12 +100,20 @@ Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
           .group_sums = sums};
 }
 
+namespace {
+
+auto panel_product(const Tier& tier, PackedWeight::Layout layout) {
+  if (layout == PackedWeight::Layout::kPanelsE4M3) return tier.panel_e4m3;
+  return layout == PackedWeight::Layout::kPanels8 ? tier.panel8 : tier.panel4;
+}
+
+}  // namespace
+
 void multiply_quantised(const Tier& tier, const Activations& x, const PackedWeight& weight,
                         const Block& block, float* tile) {
   const std::int64_t groups = weight.scales().dim(1);
   const bool has_offsets = !weight.offsets().empty();
-  const auto multiply =
-      weight.layout() == PackedWeight::Layout::kPanels8 ? tier.panel8 : tier.panel4;
+  const auto multiply = panel_product(tier, weight.layout());
   for (std::int64_t i = 0; i < block.num_panels(); ++i) {
     const std::int64_t panel = block.first_panel() + i;
     QuantisedArgs args = weight.panel_args(panel);

@@ -221,11 +221,13 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
   CAPTION_CHECK(num_rows > 0, "panels of a weight without rows");
   const Tier& tier = select_tier(stream.cpu_tier());
   const QuantisedMatrix first = borrow_rows(tier, rows, 0, std::min(kPanelFeatures, num_rows));
-  CAPTION_CHECK(first.steps.empty(), "kPanels8 and kPanels4 take no integer steps");
+  CAPTION_CHECK(first.steps.empty(), "panels for activations of bf16 take no integer steps");
   CAPTION_CHECK(first.group_columns % 2 == 0 || first.num_groups() == 1,
                 "panels of groups of an odd number of columns");
   PackedWeight packed;
-  packed.layout_ = first.is_4_bit() ? Layout::kPanels4 : Layout::kPanels8;
+  packed.layout_ = first.is_4_bit()       ? Layout::kPanels4
+                   : first.has_e4m3_codes ? Layout::kPanelsE4M3
+                                          : Layout::kPanels8;
   packed.num_features_ = num_rows;
   packed.num_columns_ = first.num_columns;
   packed.set_codebook(first.codebook);
@@ -331,7 +333,7 @@ void PackedWeight::pack_panel(const Tier& tier, const CodeRows& rows, std::int64
       static_cast<std::byte*>(panels_.view().raw()) + panel * panels_.dim(1) * panels_.dim(2);
   const PanelRows from = rows.codes();
   PanelRowsArgs args = from.args(num_columns_, codes);
-  if (layout_ == Layout::kPanels8) return tier.pack_words(args);
+  if (layout_ != Layout::kPanels4) return tier.pack_words(args);
   args.has_odd_first = rows.part.file_codes.order == CodeOrder::kRowsOddFirst;
   tier.pack_nibbles(args);
 }

@@ -14,6 +14,7 @@
 #include "kernels/cpu/panel_rows.h"
 #include "kernels/cpu/select_tier.h"
 #include "kernels/cpu/tier.h"
+#include "tensor/e4m3.h"
 
 namespace caption::kernels::cpu {
 namespace {
@@ -159,6 +160,7 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
     case Layout::kRows: return unpack_stored(n, to);
     case Layout::kPanels: return unpack_bf16(n, to);
     case Layout::kPanels8:
+    case Layout::kPanelsE4M3:
     case Layout::kPanels4: return unpack_codes(n, to);
     case Layout::kPanels8A8: return unpack_8a8(n, to);
     case Layout::kPanels4A8: return unpack_4a8(n, to);
@@ -188,7 +190,9 @@ void PackedWeight::unpack_codes(std::int64_t n, float* to) const {
     const std::int64_t group = k / group_columns_ * kPanelFeatures + feature;
     const std::uint8_t* const pair = args.codes + k / 2 * pair_bytes;
     float value = 0;
-    if (layout_ == Layout::kPanels8) {
+    if (layout_ == Layout::kPanelsE4M3) {
+      value = from_e4m3(pair[panel8_position(feature, k % 2)]);
+    } else if (layout_ == Layout::kPanels8) {
       value = static_cast<float>(static_cast<std::int8_t>(pair[panel8_position(feature, k % 2)]));
     } else {
       const unsigned both = pair[panel4_position(feature, k % 2)];
@@ -255,6 +259,7 @@ std::string PackedWeight::describe() const {
     case Layout::kPanels: return "panels of bf16";
     case Layout::kPanels8: return in_groups("panels of 8 bits");
     case Layout::kPanels4: return in_groups("panels of 4 bits");
+    case Layout::kPanelsE4M3: return in_groups("panels of e4m3");
     case Layout::kPanels8A8: return "panels of 8 bits for inputs of 8 bits";
     case Layout::kPanels4A8: return in_groups("panels of 4 bits for inputs of 8 bits");
   }

@@ -17,15 +17,18 @@
 //   kPanels4  4-bit codes: as kPanels8 with 32 bytes per pair. Each code is looked up in a
 //             codebook of 16 numbers that are rounded to bf16: exact for integers; nf4's values
 //             change by at most 0.00164 (0.00034 on average over normal weights) times the scale.
+//   kPanelsE4M3  numbers of e4m3 (tensor/e4m3.h) in the place of kPanels8's codes. Each is a number
+//   of
+//             bf16, too, so that products have exactly the numbers and scales of the file.
 //   kPanels8A8  8-bit codes with one scale per feature. Activations are quantised to 8 bits with
 //             one scale per row, so sums of products are exact integers.
 //               panels[n / 32][k / 4][n % 32][k % 4] u8 = code + 128
 //   kPanels4A8  4-bit codes for activations of 8 bits; a group of columns has an integer step and
 //             base. 64 bytes of codes per four columns; the kernels widen them to the numbers of
 //             kPanels8A8: step * code + base.
-// If a matrix of kPanels8 or kPanels4 has offsets, one per feature and group, each is multiplied by
-// the sum of the group's activations. Scales and offsets have 16 or 8 bits where that holds them
-// exactly (NumberDTypes of tensor/quantised_matrix.h). If it has a column order, the
+// If a matrix of codes for activations of bf16 has offsets, one per feature and group, each is
+// multiplied by the sum of the group's activations. Scales and offsets have 16 or 8 bits where that
+// holds them exactly (NumberDTypes of tensor/quantised_matrix.h). If it has a column order, the
 // activations are put into that order when they are rounded.
 #pragma once
 
@@ -52,7 +55,7 @@ struct Tier;
 
 class PackedWeight final : public WeightForm {
  public:
-  enum class Layout { kRows, kPanels, kPanels8, kPanels4, kPanels8A8, kPanels4A8 };
+  enum class Layout { kRows, kPanels, kPanels8, kPanels4, kPanelsE4M3, kPanels8A8, kPanels4A8 };
 
   // Returns the form of a weight on the CPU or the mirror.
   static const PackedWeight& of(const Weight& weight) {
@@ -69,11 +72,8 @@ class PackedWeight final : public WeightForm {
   //
   // Packs `rows` [N, K] bf16, or f32 or f16, rounded to nearest, as kPanels.
   static PackedWeight pack_panels(Stream& stream, ConstView rows);
-  // Packs the numbers of a matrix of e4m3 [N, K], each rounded as E4M3Args of tier.h says, as
-  // kPanels.
-  static PackedWeight pack_e4m3(Stream& stream, std::int64_t num_rows, const QuantisedRows& rows);
   // Packs a quantised matrix [N, K], which `rows` returns in parts, all in one format, as
-  // kPanels8 (8-bit codes) or kPanels4 (4-bit codes).
+  // kPanels8 (8-bit codes), kPanels4 (4-bit codes) or kPanelsE4M3.
   static PackedWeight pack_quantised(Stream& stream, std::int64_t num_rows,
                                      const QuantisedRows& rows);
   // Packs a matrix of 8-bit codes with one scale per row as kPanels8A8.
@@ -93,29 +93,29 @@ class PackedWeight final : public WeightForm {
 
   // kRows only.
   ConstView rows() const { return rows_; }
-  // [panels, ...] as documented above. kPanels8 is [panels, pairs, 64] i8 and kPanels4 [panels,
-  // pairs, 32] u8, in the order of kernels/cpu/tier.h (panel8_position(), panel4_position());
-  // kPanels4A8 is [panels, quads, 64] u8 (quad4_position()).
+  // [panels, ...] as documented above. kPanels8 and kPanelsE4M3 are [panels, pairs, 64] i8,
+  // kPanels4 [panels, pairs, 32] u8, in the order of kernels/cpu/tier.h (panel8_position(),
+  // panel4_position()); kPanels4A8 is [panels, quads, 64] u8 (quad4_position()).
   ConstView panels() const { return panels_.view(); }
-  // kPanels8, kPanels4: [panels, groups, 32] f32, bf16, f16 or, as multiples of units, i8;
-  // kPanels8A8, kPanels4A8: [panels, 32] f32.
+  // Codes for activations of bf16: [panels, groups, 32] f32, bf16, f16 or, as multiples of units,
+  // i8; kPanels8A8, kPanels4A8: [panels, 32] f32.
   ConstView scales() const { return scales_.view(); }
-  // kPanels8, kPanels4: the shape of scales, f32, bf16, f16 or, as multiples of the scales or of
-  // units, i8; or empty when there are none.
+  // Codes for activations of bf16: the shape of scales, f32, bf16, f16 or, as multiples of the
+  // scales or of units, i8; or empty when there are none.
   ConstView offsets() const { return offsets_.view(); }
   // With scales of i8: [panels, units, 32] f16, a unit for kUnitColumns columns; else empty.
   ConstView scale_units() const { return scale_units_.view(); }
   ConstView offset_units() const { return offset_units_.view(); }
   // kPanels4A8: [panels, groups, 2, 32] u8, steps and bases.
   ConstView steps() const { return steps_.view(); }
-  // kPanels8, kPanels4: [K] i32, column k of the panels is column column_order()[k] of the matrix;
-  // empty when the columns are in order.
+  // Codes for activations of bf16: [K] i32, column k of the panels is column column_order()[k] of
+  // the matrix; empty when the columns are in order.
   ConstView column_order() const { return column_order_.view(); }
   std::int64_t group_columns() const { return group_columns_; }
   // kPanels4, as the kernels use it.
   const std::array<BF16, 16>& codebook() const { return codebook_; }
 
-  // kPanels4, kPanels8: the weights of a panel as Tier::panel4 and panel8 read them.
+  // The weights of a panel as Tier::panel8, panel4 and panel_e4m3 read them.
   QuantisedArgs panel_args(std::int64_t panel) const;
 
   // Writes row n as f32 [K]: the numbers of the matrix, with a codebook that is not rounded.
@@ -125,7 +125,7 @@ class PackedWeight final : public WeightForm {
   // Returns kPanels [num_features, num_columns] whose numbers are not set.
   static PackedWeight allocate_panels(Stream& stream, std::int64_t num_features,
                                       std::int64_t num_columns);
-  // unpack_row() of a layout; unpack_codes() is that of kPanels8 and kPanels4.
+  // unpack_row() of a layout; unpack_codes() is that of codes for activations of bf16.
   void unpack_stored(std::int64_t n, float* to) const;
   void unpack_bf16(std::int64_t n, float* to) const;
   void unpack_codes(std::int64_t n, float* to) const;
@@ -162,10 +162,6 @@ class PackedWeight final : public WeightForm {
   std::int64_t num_features_ = 0;
   std::int64_t num_columns_ = 0;
 };
-
-// Returns the numbers of a matrix of e4m3 as rows [N, K] bf16 on the stream's device, which the
-// host can write.
-Tensor widen_e4m3(Stream& stream, std::int64_t num_rows, const QuantisedRows& rows);
 
 // Returns whether the tier's kernels are faster on panels of bf16 weights than on rows.
 bool prefers_panels(CpuTier tier);

@@ -200,18 +200,6 @@ struct PanelBlocksArgs {
   void* offset_units = nullptr;
 };
 
-// Rows of numbers of e4m3 (tensor/e4m3.h) times a scale: each product is rounded to f32, then to
-// bf16.
-struct E4M3Args {
-  const std::uint8_t* codes = nullptr;  // [num_rows, n]
-  float scale = 0;                      // 256 times it is finite
-  std::uint16_t* to = nullptr;          // [num_rows, n] bf16
-  std::int64_t n = 0;
-  std::int64_t num_rows = 1;
-  std::int64_t code_stride = 0;  // elements between rows
-  std::int64_t to_stride = 0;
-};
-
 // The scale of a row of activations quantised to 8-bit integers, x ~ scale * codes.
 struct IntegerRow {
   float scale;
@@ -286,6 +274,7 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   void (*panel_gemm)(const PanelArgs& args);
   void (*panel8)(const QuantisedArgs& args);
   void (*panel4)(const QuantisedArgs& args);
+  void (*panel_e4m3)(const QuantisedArgs& args);  // codes are numbers of tensor/e4m3.h, none a NaN
   void (*panel8a8)(const IntegerArgs& args);
   void (*panel4a8)(const Integer4Args& args);
   // Rounds to nearest, ties to even.
@@ -317,9 +306,6 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // A thread that has packed calls it before other threads read what it packed. Called for many
   // panels together: it waits until the memory has them.
   void (*finish_packing)();
-  // The same bits in every tier. Returns whether no code is a NaN; the numbers count for nothing if
-  // one is.
-  bool (*widen_e4m3)(const E4M3Args& args);
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
   // in every tier. A row with an infinity or a NaN gets the scale NaN and codes of zero.
   IntegerRow (*to_int8)(const float* x, std::int8_t* codes, std::int64_t n);
@@ -351,6 +337,7 @@ const Tier& amx_tier();         // x86-64 only; the CPU must have those, AMX-BF1
 void panel_gemm_reference(const PanelArgs& args);
 void panel8_reference(const QuantisedArgs& args);
 void panel4_reference(const QuantisedArgs& args);
+void panel_e4m3_reference(const QuantisedArgs& args);
 void panel8a8_reference(const IntegerArgs& args);
 void panel4a8_reference(const Integer4Args& args);
 void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n);
@@ -359,7 +346,6 @@ void pack_words_reference(const PanelRowsArgs& args);
 void pack_nibbles_reference(const PanelRowsArgs& args);
 void pack_nibble_quads_reference(const PanelRowsArgs& args);
 bool pack_scales_reference(const PanelScalesArgs& args);
-bool widen_e4m3_reference(const E4M3Args& args);
 void round_numbers_reference(const void* x, Element element, std::uint16_t* y, std::int64_t n);
 
 // The reduction tree over partial sums, for all tiers. Static, so that each tier's file compiles a

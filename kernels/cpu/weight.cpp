@@ -46,10 +46,7 @@ Weight place_bf16(Cpu, Stream& stream, ConstView rows) {
 }
 
 Weight place_e4m3(Cpu, Stream& stream, std::int64_t num_features, const QuantisedRows& rows) {
-  if (cpu::prefers_panels(stream.cpu_tier())) {
-    return to_weight(PackedWeight::pack_e4m3(stream, num_features, rows), stream.device());
-  }
-  return to_weight(PackedWeight(cpu::widen_e4m3(stream, num_features, rows)), stream.device());
+  return to_weight(PackedWeight::pack_quantised(stream, num_features, rows), stream.device());
 }
 
 Weight place_quantised(Cpu, Stream& stream, MatrixFormat format, std::int64_t num_features,
@@ -98,6 +95,12 @@ std::int64_t placed_bytes(Cpu, const Context& /*context*/, std::int64_t num_feat
       divide_up(num_columns, std::min(codes.group_columns, cpu::kMaxGroupColumns));
   return features * ((codes.is_8_bit ? 2 : 1) * pairs + codes.number_bytes(num_columns, groups)) +
          (codes.has_column_order ? kIndexBytes * num_columns : 0);
+}
+
+bool takes_e4m3(Cpu, std::int64_t num_columns, const CodeLayout& codes) {
+  const std::int64_t group = codes.group_columns;
+  const bool is_even = group <= cpu::kMaxGroupColumns && group % 2 == 0;
+  return is_even || group % cpu::kMaxGroupColumns == 0 || group >= num_columns;
 }
 
 bool rounds_input(Cpu, const Context& context, MatrixFormat format) {

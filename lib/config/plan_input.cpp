@@ -24,10 +24,7 @@ void set_cuda(plan::PlanInput& input) {
   constexpr std::int64_t kContextBytes = 600LL << 20;
   input.device = plan::PlanDevice::kCard;
   input.fixed_bytes = kContextBytes;
-  // GPUs hold scales and offsets of codes in f32.
-  for (model::Parameter& parameter : input.model.parameters) {
-    if (parameter.codes) parameter.codes->layout.numbers = {};
-  }
+  model::hold_on_gpu(input.model);
 }
 
 double flops_per_s(const plan::Card& card, weights::WeightFormat format) {

@@ -152,7 +152,8 @@ std::optional<Error> find_rounded_codes(const QuantizationSection& quantization,
   if (quantization.requantize) return std::nullopt;
   for (const model::Parameter& parameter : blueprint.parameters) {
     const weights::WeightFormat format = weight_format(quantization);
-    const bool takes_e4m3 = format == weights::WeightFormat::kFp8 && parameter.e4m3;
+    const bool takes_e4m3 = format == weights::WeightFormat::kFp8 && parameter.e4m3 &&
+                            parameter.role == weights::Role::kDecoderLinear;
     const auto& codes = takes_e4m3 ? parameter.e4m3 : parameter.codes;
     if (!codes) continue;
     try {

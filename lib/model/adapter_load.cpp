@@ -25,9 +25,11 @@ void add_adapter(const Context& context, const Blueprint& blueprint, weights::We
 
 }  // namespace
 
-AdapterLoad measure_adapters(const Context& context, const Blueprint& blueprint,
+AdapterLoad measure_adapters(const Context& context, const Blueprint& of_files,
                              weights::WeightFormat format, const std::vector<InnerAdapter>& inner,
                              const std::vector<AdapterSource>& adapters) {
+  Blueprint blueprint = of_files;
+  keep_e4m3(context, format, blueprint);
   AdapterLoad load;
   double always = 0;
   double most_chosen = 0;

@@ -177,9 +177,23 @@ ParameterCounts count_parameters(const Blueprint& blueprint) {
 
 namespace {
 
-// Whether a model in `format` holds the parameter as the codes of its file.
-bool keeps_codes(const Parameter& parameter, weights::WeightFormat format) {
-  return parameter.codes && weights::keeps_codes(format, *parameter.codes);
+// Whether a model in `format` multiplies by the parameter's numbers of e4m3 as they are.
+bool keeps_e4m3(const Context& context, weights::WeightFormat format, const Parameter& parameter) {
+  if (!parameter.e4m3) return false;
+  if (format == weights::WeightFormat::kFp8) return parameter.role == Role::kDecoderLinear;
+  return format == weights::WeightFormat::kBF16 &&
+         kernels::takes_e4m3(context, parameter.columns(), parameter.e4m3->layout);
+}
+
+// Returns the codes of its file as which a model in `format`, but for kFp8, holds the parameter;
+// null where it holds other numbers.
+const weights::StoredCodes* kept_codes(const Context& context, weights::WeightFormat format,
+                                       const Parameter& parameter) {
+  if (parameter.codes) {
+    return weights::keeps_codes(format, *parameter.codes) ? &*parameter.codes : nullptr;
+  }
+  const bool is_of_gpu = format == weights::WeightFormat::kFp8;
+  return !is_of_gpu && keeps_e4m3(context, format, parameter) ? &*parameter.e4m3 : nullptr;
 }
 
 // The format in which parameters without codes are counted: in a file format those of a blueprint
@@ -195,13 +209,26 @@ weights::WeightFormat counted_format(const Blueprint& blueprint, weights::Weight
 std::int64_t dense_bytes(const Parameter& parameter, weights::WeightFormat format) {
   const std::int64_t rows = parameter.rows();
   const std::int64_t columns = parameter.columns();
-  if (keeps_codes(parameter, format)) {
-    return codes_bytes(rows, columns, parameter.codes->layout);
+  if (const weights::StoredCodes* const codes = kept_codes(Context{}, format, parameter)) {
+    return codes_bytes(rows, columns, codes->layout);
   }
   return matrix_bytes(rows, columns, weights::matrix_format(format, parameter.role));
 }
 
 }  // namespace
+
+void keep_e4m3(const Context& context, weights::WeightFormat format, Blueprint& blueprint) {
+  for (Parameter& parameter : blueprint.parameters) {
+    if (keeps_e4m3(context, format, parameter)) parameter.codes = parameter.e4m3;
+  }
+}
+
+void hold_on_gpu(Blueprint& blueprint) {
+  for (Parameter& parameter : blueprint.parameters) {
+    if (parameter.codes) parameter.codes->layout.numbers = {};
+    parameter.e4m3.reset();
+  }
+}
 
 std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format) {
   const weights::WeightFormat counted = counted_format(blueprint, format);
@@ -230,10 +257,11 @@ std::int64_t placed_bytes(const Context& context, const Blueprint& blueprint,
     const bool is_packed = parameter.role != Role::kVector && parameter.role != Role::kEmbedding;
     const DType of_group = blueprint.groups[static_cast<std::size_t>(parameter.group)].stored;
     const DType stored = parameter.stored.value_or(of_group);
-    if (is_packed && keeps_codes(parameter, format) &&
-        weights::code_format(format, *parameter.codes) != MatrixFormat::kInt8Row) {
-      bytes += kernels::placed_bytes(context, rows, columns, parameter.codes->layout);
-    } else if (is_packed && keeps_codes(parameter, format)) {
+    const weights::StoredCodes* const codes =
+        is_packed ? kept_codes(context, format, parameter) : nullptr;
+    if (codes != nullptr && weights::code_format(format, *codes) != MatrixFormat::kInt8Row) {
+      bytes += kernels::placed_bytes(context, rows, columns, codes->layout);
+    } else if (codes != nullptr) {
       bytes += kernels::placed_bytes(context, rows, columns, MatrixFormat::kInt8Row, stored);
     } else {
       bytes += is_packed ? kernels::placed_bytes(context, rows, columns, held, stored)

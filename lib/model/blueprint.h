@@ -50,7 +50,8 @@ struct Parameter {
   // Set if the file holds the matrix as codes, which are kept in every format that it can be held
   // in.
   std::optional<weights::StoredCodes> codes = {};
-  // Set if the file holds a matrix of the decoder as e4m3 numbers (weights::Source::e4m3_of()).
+  // Set if the file holds the matrix as e4m3 numbers (weights::Source::e4m3_of()); keep_e4m3() says
+  // which models multiply by these.
   std::optional<weights::StoredCodes> e4m3 = {};
   // The dtype in the file, if it is another than that of the group.
   std::optional<DType> stored = {};
@@ -253,7 +254,17 @@ struct ParameterCounts {
 };
 ParameterCounts count_parameters(const Blueprint& blueprint);
 
-// Bytes of all parameters in `format`, without padding; kF32 counts four bytes per weight.
+// Sets Parameter::codes where a model in `format` multiplies by numbers of e4m3 as they are: in
+// kFp8 those of the decoder's layers, in kBF16 on the CPU and the mirror all for which
+// kernels::takes_e4m3() is true.
+void keep_e4m3(const Context& context, weights::WeightFormat format, Blueprint& blueprint);
+
+// Changes the blueprint to what GPUs hold of a file's codes in formats other than kFp8: scales and
+// offsets in f32, and no numbers of e4m3.
+void hold_on_gpu(Blueprint& blueprint);
+
+// Bytes of all parameters in `format`, without padding; kF32 counts four bytes per weight, and
+// kBF16 counts numbers of e4m3 as the CPU keeps them.
 std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format);
 // Bytes of the parameters of one role, counted in the same way.
 std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format, Role role);

@@ -99,22 +99,9 @@ std::vector<std::span<const std::byte>> bytes_to_place(const Stream& stream,
 
 bool is_of_decoder(Role role) { return role == Role::kDecoderLinear || role == Role::kHead; }
 
-// Returns how the source holds the parameter as codes, if it does and a kernel multiplies by it.
-std::optional<weights::StoredCodes> find_codes(const weights::Source& source,
-                                               const Parameter& parameter,
-                                               const StoredName& where) {
-  const Role role = parameter.role;
-  const bool is_multiplied =
-      role == Role::kHead || role == Role::kDecoderLinear || role == Role::kEncoderLinear;
-  return is_multiplied ? source.codes_of(where.name) : std::nullopt;
-}
-
-// Only kFp8 multiplies by the numbers of e4m3 as codes.
-void take_e4m3(Blueprint& stored, weights::WeightFormat format) {
-  if (format != weights::WeightFormat::kFp8) return;
-  for (Parameter& parameter : stored.parameters) {
-    if (parameter.e4m3) parameter.codes = parameter.e4m3;
-  }
+// Whether a kernel multiplies by the codes of such a matrix.
+bool is_multiplied(Role role) {
+  return role == Role::kHead || role == Role::kDecoderLinear || role == Role::kEncoderLinear;
 }
 
 // Lets the codes that the format does not keep be read as numbers.
@@ -176,8 +163,10 @@ void find_stored_codes(Blueprint& blueprint, const weights::Source& source, std:
       names = find_group_names(source, owner.prefixes, parameter);
     }
     const StoredName where = names.of(parameter);
-    parameter.codes = find_codes(source, parameter, where);
-    if (parameter.role == Role::kDecoderLinear) parameter.e4m3 = source.e4m3_of(where.name);
+    if (is_multiplied(parameter.role)) {
+      parameter.codes = source.codes_of(where.name);
+      parameter.e4m3 = source.e4m3_of(where.name);
+    }
     parameter.stored = source.dtype_of(where.name);
   }
 }
@@ -199,7 +188,7 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
     find_stored_codes(stored, *sources_[i], static_cast<std::int32_t>(i));
   }
   require_file_codes(sources_.back()->name(), stored, format);
-  take_e4m3(stored, format_);
+  keep_e4m3(stream.context(), format_, stored);
   if (options.requantises) forget_other_codes(stored, format_);
   for (const ModelAdapter& adapter : adapters) bind(stream, stored, adapter, options.opening);
   std::int32_t group = -1;
@@ -281,20 +270,12 @@ bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter
   if (parameter.role == Role::kVector) return false;
   const std::int64_t elements = parameter.rows() * parameter.columns();
   if (merged_.contains(id) || with_base_.contains(id) || elements >= kSharedElements) return true;
-  if (parameter.codes || is_widened(id, parameter, source, where)) return false;
+  if (parameter.codes) return false;
   // Rows that are decoded and rounded some at a time need little memory.
   if (device_ == Device::kCpu && is_rounded_by_rows(parameter, source, where)) return false;
   // Codes that are not kept are decoded into memory, which parameters of one tensor share. Numbers
   // have two bytes in a file, or four.
   return where.tensor_rows != 0 || stored_bytes < 2 * elements;
-}
-
-bool PlacedWeights::is_widened(ParameterId id, const Parameter& parameter,
-                               const weights::Source& source, const StoredName& where) const {
-  const bool is_matrix = parameter.role != Role::kVector && parameter.role != Role::kEmbedding;
-  return is_matrix && !device_.is_cuda() && !merged_.contains(id) && !with_base_.contains(id) &&
-         weights::matrix_format(format_, parameter.role) == MatrixFormat::kBF16 &&
-         source.e4m3_of(where.name).has_value();
 }
 
 void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& parameter,
@@ -308,18 +289,14 @@ void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& param
   if (parameter.codes) {
     require_kept_codes(format_, *parameter.codes, source.name() + ": tensor " + name);
     if (!merged_.contains(id)) {
-      placed.matrix =
-          kernels::place_quantised(stream, weights::code_format(format_, *parameter.codes),
-                                   parameter.rows(), rows_of_codes(source, parameter, where));
+      const kernels::QuantisedRows rows = rows_of_codes(source, parameter, where);
+      const bool is_e4m3 = parameter.e4m3 && format_ != weights::WeightFormat::kFp8;
+      const MatrixFormat format = weights::code_format(format_, *parameter.codes);
+      placed.matrix = is_e4m3 ? kernels::place_e4m3(stream, parameter.rows(), rows)
+                              : kernels::place_quantised(stream, format, parameter.rows(), rows);
       release_codes(source, name);
       return;
     }
-  }
-  if (is_widened(id, parameter, source, where)) {
-    placed.matrix =
-        kernels::place_e4m3(stream, parameter.rows(), rows_of_codes(source, parameter, where));
-    release_codes(source, name);
-    return;
   }
   if (is_rounded_by_rows(parameter, source, where)) {
     placed.rows = round_decoded_rows(stream, source, name, parameter.shape);

@@ -4,8 +4,8 @@
 //   <module>.weight_scale_inv  F32 or BF16 [ceil(N / rows), ceil(K / columns)] where
 //                              weight_block_size is [rows, columns]; one number without it
 //   <module>.weight_scale      one number, or one for each of the N rows
-//   W[n, k] = weight[n, k] * scale, computed in f32 and rounded to bf16; numbers with a scale per
-//   row, or one for all, are kept by models in fp8 (Source::e4m3_of())
+//   W[n, k] = weight[n, k] * scale, computed in f32 and rounded to bf16; models in fp8, and those
+//   in bf16 on CPUs, keep the numbers and scales (Source::e4m3_of())
 // The scales of inputs (input_scale, activation_scale) are not used: inputs are not rounded to 8
 // bits here.
 // Sources: transformers 4.57 and 5.24 (integrations/finegrained_fp8.py,
@@ -76,9 +76,8 @@ class Fp8Tensor final : public CodedTensor {
   bool has_row_scales() const { return scales_.num_across() == 1; }
   // Returns rows without their codes.
   QuantisedMatrix read_scales(std::int64_t first, std::int64_t count) const;
-  [[noreturn]] void fail_nan(std::int64_t n, std::int64_t k) const {
-    fail_part(codes_, "holds NaN in row " + std::to_string(n) + ", column " + std::to_string(k));
-  }
+  // Throws for rows with a NaN.
+  void require_numbers(std::int64_t first, std::int64_t count) const;
 
   Part codes_;
   ScaleGrid scales_;
@@ -88,7 +87,9 @@ class Fp8Tensor final : public CodedTensor {
 std::optional<StoredCodes> Fp8Tensor::e4m3() const {
   return StoredCodes{.method = has_row_scales() ? "fp8" : "fp8 with scales of blocks",
                      .format = has_row_scales() ? MatrixFormat::kE4M3Row : MatrixFormat::kBF16,
-                     .layout = {.is_8_bit = true, .group_columns = block_.columns}};
+                     .layout = {.is_8_bit = true,
+                                .group_columns = std::min(block_.columns, shape()[1]),
+                                .numbers = {.scales = scales_.dtype()}}};
 }
 
 QuantisedMatrix Fp8Tensor::read_scales(std::int64_t first, std::int64_t count) const {
@@ -96,9 +97,20 @@ QuantisedMatrix Fp8Tensor::read_scales(std::int64_t first, std::int64_t count) c
   matrix.num_columns = shape()[1];
   matrix.group_columns = std::min(block_.columns, matrix.num_columns);
   matrix.has_e4m3_codes = true;
+  matrix.number_dtypes = {.scales = scales_.dtype()};
   matrix.scales = Tensor(DType::kF32, {count, scales_.num_across()});
   scales_.read_rows(first, count, matrix.scales.as<float>());
   return matrix;
+}
+
+void Fp8Tensor::require_numbers(std::int64_t first, std::int64_t count) const {
+  const std::int64_t columns = shape()[1];
+  const auto* const begin = codes_.as<std::uint8_t>();
+  const std::uint8_t* const end = begin + (first + count) * columns;
+  const std::uint8_t* const nan = find_nan(begin + first * columns, end);
+  if (nan == end) return;
+  fail_part(codes_, "holds NaN in row " + std::to_string((nan - begin) / columns) + ", column " +
+                        std::to_string((nan - begin) % columns));
 }
 
 QuantisedMatrix Fp8Tensor::read_codes(std::int64_t first, std::int64_t count) const {
@@ -106,15 +118,14 @@ QuantisedMatrix Fp8Tensor::read_codes(std::int64_t first, std::int64_t count) co
   QuantisedMatrix matrix = read_scales(first, count);
   matrix.codes = Tensor(DType::kI8, {count, columns});
   const auto* const from = codes_.as<std::uint8_t>() + first * columns;
-  const std::uint8_t* const nan = find_nan(from, from + count * columns);
-  if (nan != from + count * columns)
-    fail_nan(first + (nan - from) / columns, (nan - from) % columns);
+  require_numbers(first, count);
   std::copy_n(from, count * columns, static_cast<std::uint8_t*>(matrix.codes.view().raw()));
   return matrix;
 }
 
 QuantisedMatrix Fp8Tensor::borrow_codes(std::int64_t first, std::int64_t count) const {
   const std::int64_t columns = shape()[1];
+  require_numbers(first, count);
   QuantisedMatrix matrix = read_scales(first, count);
   matrix.file_codes = {.is_4_bit = false, .num_rows = count};
   matrix.file_codes.rows.reserve(static_cast<std::size_t>(count));
@@ -128,9 +139,7 @@ Tensor Fp8Tensor::decode() const {
   const std::int64_t rows = shape()[0];
   const std::int64_t columns = shape()[1];
   const auto* const codes = codes_.as<std::uint8_t>();
-  const std::int64_t num_codes = rows * columns;
-  const std::uint8_t* const nan = find_nan(codes, codes + num_codes);
-  if (nan != codes + num_codes) fail_nan((nan - codes) / columns, (nan - codes) % columns);
+  require_numbers(0, rows);
   Tensor numbers(DType::kBF16, shape());
   for (std::int64_t n = 0; n < rows; n += block_.rows) {
     const std::int64_t end_row = std::min(rows, n + block_.rows);

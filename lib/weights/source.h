@@ -67,10 +67,9 @@ class Source {
   virtual std::optional<StoredCodes> codes_of(std::string_view /*tensor*/) const {
     return std::nullopt;
   }
-  // Returns how a tensor [N, K] is held as numbers of e4m3 (tensor/e4m3.h), which read() decodes
-  // and which one format of weights multiplies as they are (kFp8 of weights/format.h): as kE4M3Row,
-  // or as kBF16 where its scales are not those of rows, so that no form keeps them. nullopt for a
-  // tensor that is not held so.
+  // Returns how a tensor [N, K] is held as numbers of e4m3 (tensor/e4m3.h), which read() decodes:
+  // as kE4M3Row, or as kBF16 where its scales are not those of rows, so that kFp8 of
+  // weights/format.h does not keep them. nullopt for a tensor that is not held so.
   virtual std::optional<StoredCodes> e4m3_of(std::string_view /*tensor*/) const {
     return std::nullopt;
   }
@@ -81,8 +80,8 @@ class Source {
   virtual QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape,
                                      std::int64_t first, std::int64_t count) const;
   // As read_codes(), but where it saves time the codes stay in the file
-  // (QuantisedMatrix::file_codes), valid until release(), and scales that are not finite, or NaN of
-  // e4m3, may be left to who reads them.
+  // (QuantisedMatrix::file_codes), valid until release(), and scales that are not finite may be
+  // left to who reads them.
   virtual QuantisedMatrix borrow_codes(std::string_view tensor, const Shape& shape,
                                        std::int64_t first, std::int64_t count) const {
     return read_codes(tensor, shape, first, count);

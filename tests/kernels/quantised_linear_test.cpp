@@ -31,12 +31,19 @@ using namespace caption::testing;
 
 namespace {
 
+constexpr Kind kAllKinds[] = {Kind::k8,        Kind::k8WithOffsets, Kind::k4,   Kind::k4WithOffsets,
+                              Kind::k4InOrder, Kind::kLut,          Kind::k8A8, Kind::k4A8,
+                              Kind::kE4M3};
+
 Weight pack(Kind kind, const QuantisedMatrix& matrix) {
   ThreadPool pool(2);
   Stream stream(pool);
   const auto rows = [&](std::int64_t first, std::int64_t count) {
     return slice(matrix, first, count);
   };
+  if (kind == Kind::kE4M3) {
+    return caption::kernels::place_e4m3(stream, matrix.num_rows(), rows);
+  }
   return caption::kernels::place_quantised(stream, format_of(kind), matrix.num_rows(), rows);
 }
 
@@ -56,7 +63,7 @@ TEST_SUITE_BEGIN("kernels/quantised_linear");
 
 TEST_CASE("agrees with a double-precision loop over what the codes stand for") {
   for (const Case& c : kCases) {
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : kAllKinds) {
       CAPTURE(static_cast<int>(kind));
       CAPTURE(c.m);
       CAPTURE(c.n);
@@ -83,7 +90,7 @@ TEST_CASE("agrees with a double-precision loop over what the codes stand for") {
 TEST_CASE("a row alone has the bits it has in any batch, with any number of threads") {
   constexpr std::int64_t kRows = 103;
   const Tensor x = random_f32({kRows, 333}, 5);
-  for (const Kind kind : kKinds) {
+  for (const Kind kind : kAllKinds) {
     const Weight packed = pack(kind, random_matrix(kind, 77, 333, 128));
     for (const CpuTier tier : TestedTiers()) {
       CAPTURE(static_cast<int>(kind));
@@ -141,7 +148,7 @@ TEST_CASE("codes of any codebook agree with a double-precision loop, alone as in
 }
 
 TEST_CASE("a row of packed codes reads as the values they stand for") {
-  for (const Kind kind : kKinds) {
+  for (const Kind kind : kAllKinds) {
     CAPTURE(static_cast<int>(kind));
     const QuantisedMatrix matrix = random_matrix(kind, 70, 201, 64);
     const Weight packed = pack(kind, matrix);
@@ -342,7 +349,7 @@ TEST_CASE("NaN and infinity come through; other rows do not notice") {
   Tensor x = random_f32({3, 40}, 7);
   x.as<float>()[40 + 3] = std::numeric_limits<float>::quiet_NaN();
   x.as<float>()[80 + 5] = std::numeric_limits<float>::infinity();
-  for (const Kind kind : kKinds) {
+  for (const Kind kind : kAllKinds) {
     CAPTURE(static_cast<int>(kind));
     const Weight packed = pack(kind, random_matrix(kind, 33, 40, 32));
     for_each_stream([&](Stream& stream) {
@@ -360,7 +367,7 @@ TEST_CASE("NaN and infinity come through; other rows do not notice") {
 TEST_CASE("the residual and the activation come after the sum") {
   const Tensor x = random_f32({5, 64}, 7);
   const Tensor bias = random_f32({70}, 9);
-  for (const Kind kind : kKinds) {
+  for (const Kind kind : kAllKinds) {
     const Weight packed = pack(kind, random_matrix(kind, 70, 64, 32));
     for_each_stream([&](Stream& stream) {
       Tensor plain(DType::kF32, {5, 70});

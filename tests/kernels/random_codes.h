@@ -1,5 +1,5 @@
-// tests/kernels/random_codes.h: matrices of codes in all forms that place_quantised() takes, and
-// their products in double precision.
+// tests/kernels/random_codes.h: matrices of codes in all forms that place_quantised() and
+// place_e4m3() take, and their products in double precision.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/e4m3.h"
 #include "tensor/matrix_format.h"
 #include "tensor/quantised_matrix.h"
 #include "tests/kernels/testing.h"
 
 namespace caption::testing {
 
-enum class Kind { k8, k8WithOffsets, k4, k4WithOffsets, k4InOrder, kLut, k8A8, k4A8 };
+enum class Kind { k8, k8WithOffsets, k4, k4WithOffsets, k4InOrder, kLut, k8A8, k4A8, kE4M3 };
+// Those that place_quantised() takes.
 constexpr Kind kKinds[] = {Kind::k8,        Kind::k8WithOffsets, Kind::k4,   Kind::k4WithOffsets,
                            Kind::k4InOrder, Kind::kLut,          Kind::k8A8, Kind::k4A8};
 
@@ -50,11 +52,16 @@ inline QuantisedMatrix random_matrix(Kind kind, std::int64_t n, std::int64_t k,
   matrix.group_columns = kind == Kind::k8A8 ? k : group;
   // kPanels4A8 takes groups of a multiple of 4 columns, at most 128.
   if (kind == Kind::k4A8) matrix.group_columns = std::min<std::int64_t>((group + 3) / 4 * 4, 128);
-  const bool is_8_bit = kind == Kind::k8 || kind == Kind::k8WithOffsets || kind == Kind::k8A8;
+  matrix.has_e4m3_codes = kind == Kind::kE4M3;
+  const bool is_8_bit = kind == Kind::k8 || kind == Kind::k8WithOffsets || kind == Kind::k8A8 ||
+                        matrix.has_e4m3_codes;
   matrix.codes = is_8_bit ? Tensor(DType::kI8, {n, k}) : Tensor(DType::kU8, {n, (k + 1) / 2});
   for (std::int64_t i = 0; i < matrix.codes.num_elements(); ++i) {
     const int code = byte(engine);
-    if (is_8_bit) {
+    if (matrix.has_e4m3_codes) {
+      const bool is_nan = is_nan_e4m3(static_cast<std::uint8_t>(code));
+      matrix.codes.as<std::int8_t>()[i] = static_cast<std::int8_t>(is_nan ? code - 1 : code);
+    } else if (is_8_bit) {
       matrix.codes.as<std::int8_t>()[i] = static_cast<std::int8_t>(std::max(code - 128, -127));
     } else {
       matrix.codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(code);
@@ -111,6 +118,7 @@ inline QuantisedMatrix slice(const QuantisedMatrix& matrix, std::int64_t first,
   part.steps = rows_of(matrix.steps);
   part.bases = rows_of(matrix.bases);
   part.number_dtypes = matrix.number_dtypes;
+  part.has_e4m3_codes = matrix.has_e4m3_codes;
   part.codebook = matrix.codebook;
   part.column_order = matrix.column_order;
   return part;

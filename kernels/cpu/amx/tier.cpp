@@ -165,6 +165,7 @@ Tier make_tier() {
   tier.panel_gemm = tile_panel_gemm<AmxTiles>;
   tier.panel8 = quantised_panel<Codes8>;
   tier.panel4 = quantised_panel<Codes4>;
+  tier.panel_e4m3 = quantised_panel<CodesE4M3>;
   tier.panel8a8 = panel8a8;
   tier.panel4a8 = panel4a8;
   // The products of tiles add in an order of their own.

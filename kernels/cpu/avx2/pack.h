@@ -15,7 +15,6 @@ void pack_ordered_words_avx2(const OrderedWordsArgs& args);
 bool pack_blocks_avx2(const PanelBlocksArgs& args);
 bool pack_scales_avx2(const PanelScalesArgs& args);
 void finish_packing_avx2();
-bool widen_e4m3_avx2(const E4M3Args& args);
 void round_numbers_avx2(const void* x, Element element, std::uint16_t* y, std::int64_t n);
 
 }  // namespace caption::kernels::cpu

@@ -1,4 +1,4 @@
-// kernels/cpu/avx512bf16/codes.h: widening of 8-bit and 4-bit weight codes to bf16.
+// kernels/cpu/avx512bf16/codes.h: widening of weights of 8 and 4 bits to bf16.
 //
 // Only for files of the tiers whose CPUs have AVX512-BF16, VBMI and VNNI.
 #pragma once
@@ -42,6 +42,58 @@ class Codes8 {
 
   const std::uint8_t* codes_;
   __m512i upper_halves_;
+};
+
+// The bf16 of the numbers of e4m3 without a sign (tensor/e4m3.h), in bytes. Numbers that are
+// subnormal in e4m3 are normal in bf16.
+struct E4M3Table {
+  constexpr E4M3Table() {
+    for (int code = 0; code < 128; ++code) {
+      int exponent = code >> 3;
+      int fraction = code & 7;
+      constexpr int kBias = 127 - 7;
+      if (exponent == 0 && fraction != 0) {
+        for (exponent = 1; fraction < 8; --exponent) fraction *= 2;
+        fraction -= 8;
+      }
+      const int bits = code == 0 ? 0 : (exponent + kBias) << 7 | fraction << 4;
+      lower[code] = static_cast<std::uint8_t>(bits & 255);
+      upper[code] = static_cast<std::uint8_t>(bits >> 8);
+    }
+  }
+
+  alignas(64) std::uint8_t lower[128] = {};
+  alignas(64) std::uint8_t upper[128] = {};
+};
+inline constexpr E4M3Table kE4M3;
+
+// As Codes8, of numbers of e4m3, none of which is a NaN: bits 0 to 6 of a number are looked up, and
+// its sign is that of the bf16.
+class CodesE4M3 {
+ public:
+  explicit CodesE4M3(const QuantisedArgs& args)
+      : codes_(args.codes),
+        lower_{_mm512_load_si512(kE4M3.lower), _mm512_load_si512(kE4M3.lower + 64)},
+        upper_{_mm512_load_si512(kE4M3.upper), _mm512_load_si512(kE4M3.upper + 64)} {}
+
+  void load(std::int64_t pair, __m512i& first, __m512i& last) const {
+    const std::uint8_t* const from = codes_ + pair * kPairCodes;
+    fetch_ahead(from);
+    // Lanes get eight codes of the first 16 features and eight of the last 16.
+    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m512i codes = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(from));
+    const __m512i lower = _mm512_permutex2var_epi8(lower_[0], codes, lower_[1]);
+    constexpr int kOrAnd = 0xF8;  // a | (b & c)
+    const __m512i upper =
+        _mm512_ternarylogic_epi32(_mm512_permutex2var_epi8(upper_[0], codes, upper_[1]), codes,
+                                  _mm512_set1_epi8(static_cast<char>(0x80)), kOrAnd);
+    first = _mm512_unpacklo_epi8(lower, upper);
+    last = _mm512_unpackhi_epi8(lower, upper);
+  }
+
+ private:
+  const std::uint8_t* codes_;
+  __m512i lower_[2], upper_[2];  // bytes of the numbers 0 to 63 and 64 to 127
 };
 
 class Codes4 {

@@ -2,8 +2,8 @@
 //
 // Codes are widened to bf16 in registers, one pair of columns at a time: 8-bit codes by way of f32,
 // 4-bit codes by a look-up in a table of 32 numbers (the 16-entry codebook stored twice, so bit 4
-// of the index is ignored). With one row the widening is as fast as memory delivers codes; with
-// eight rows it overlaps with the dot products.
+// of the index is ignored), e4m3 by look-ups of its numbers' bytes. With one row the widening is as
+// fast as memory delivers codes; with eight rows it overlaps with the dot products.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512/simd.h"
@@ -254,6 +254,8 @@ void widened_panel(const Integer4Args& args) {
 void panel8_avx512bf16(const QuantisedArgs& args) { quantised_panel<Codes8>(args); }
 
 void panel4_avx512bf16(const QuantisedArgs& args) { quantised_panel<Codes4>(args); }
+
+void panel_e4m3_avx512bf16(const QuantisedArgs& args) { quantised_panel<CodesE4M3>(args); }
 
 void panel8a8_avx512bf16(const IntegerArgs& args) { integer_panel(args, 0, false); }
 

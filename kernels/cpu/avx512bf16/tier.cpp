@@ -109,12 +109,12 @@ Tier make_tier() {
   Tier tier = avx512_tier();
   tier.panel_gemm = [](const PanelArgs& args) { panel_gemm_avx512bf16(args, false); };
   tier.panel8 = panel8_avx512bf16;
+  tier.panel_e4m3 = panel_e4m3_avx512bf16;
   tier.panel4 = panel4_avx512bf16;
   tier.panel8a8 = panel8a8_avx512bf16;
   tier.panel4a8 = panel4a8_avx512bf16;
   tier.needs_code_sums = false;
   tier.to_bf16 = to_bf16;
-  tier.widen_e4m3 = widen_e4m3_avx512bf16;
   tier.attention = attention_avx512bf16(tier.attention);
   tier.attention.query_panels = query_panels_avx512bf16();
   return tier;

@@ -39,6 +39,21 @@ struct PanelCodes8 {
 };
 
 template <class Simd>
+struct PanelCodesE4M3 {
+  explicit PanelCodesE4M3(const QuantisedArgs& args) : codes(args.codes) {}
+  void load(std::int64_t pair, PanelPair<Simd>& weights) const {
+    const std::uint8_t* const from = codes + pair * kPairCodes;
+    fetch_ahead(from);
+#pragma GCC unroll 4
+    for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
+      Simd::widen_e4m3_pairs(from + j * 2 * Simd::kWidth, weights.columns[0][j],
+                             weights.columns[1][j]);
+    }
+  }
+  const std::uint8_t* codes;
+};
+
+template <class Simd>
 struct PanelCodes4 {
   explicit PanelCodes4(const QuantisedArgs& args) : codes(args.codes), codebook(args.codebook) {}
   void load(std::int64_t pair, PanelPair<Simd>& weights) const {
@@ -65,7 +80,8 @@ void add_pair(const Codes& codes, std::int64_t pair, const float* x, PanelSums<S
   }
 }
 
-// Multiplies one row of activations with a panel of codes, PanelCodes8 or PanelCodes4.
+// Multiplies one row of activations with a panel of codes, PanelCodes8, PanelCodesE4M3 or
+// PanelCodes4.
 template <class Simd, class Codes>
 struct PanelRow : Codes {
   using Codes::Codes;

@@ -1,5 +1,5 @@
-// kernels/cpu/internal/simd_panels.h: Tier::panel8 and panel4 for tiers that multiply in f32, as
-// templates over the register width (simd_gemm.h describes `Simd`).
+// kernels/cpu/internal/simd_panels.h: Tier::panel8, panel_e4m3 and panel4 for tiers that multiply
+// in f32, as templates over the register width (simd_gemm.h describes `Simd`).
 //
 // Layout    with one row, codes are widened in registers and multiplied directly; with more rows, a
 //           group's codes are expanded to f32 once (16 KiB: they stay in the first-level cache) and
@@ -145,13 +145,23 @@ void quantised_rows(const QuantisedArgs& args) {
   });
 }
 
-template <class Simd>
-void panel8(const QuantisedArgs& args) {
+template <class Simd, class Codes>
+void panel_of_codes(const QuantisedArgs& args) {
   call_with_scales<Simd>(args, [&](auto scales) {
     constexpr Element kScales = decltype(scales)::kValue;
-    if (args.m > 1) return quantised_rows<Simd, kScales, PanelCodes8<Simd>>(args);
-    quantised_row<Simd, kScales, PanelRow<Simd, PanelCodes8<Simd>>>(args);
+    if (args.m > 1) return quantised_rows<Simd, kScales, Codes>(args);
+    quantised_row<Simd, kScales, PanelRow<Simd, Codes>>(args);
   });
+}
+
+template <class Simd>
+void panel8(const QuantisedArgs& args) {
+  panel_of_codes<Simd, PanelCodes8<Simd>>(args);
+}
+
+template <class Simd>
+void panel_e4m3(const QuantisedArgs& args) {
+  panel_of_codes<Simd, PanelCodesE4M3<Simd>>(args);
 }
 
 template <class Simd>

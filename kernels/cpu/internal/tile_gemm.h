@@ -291,9 +291,9 @@ void tile_panel8a8(const IntegerArgs& args) {
   });
 }
 
-// Implements Tier::panel8 and panel4: expand(pair, to) writes the 64 bf16 weights of a pair of
-// columns; add(group, m0, num_rows, sums) receives the 32 sums of each of the rows from m0 on over
-// a group.
+// Implements Tier::panel8, panel4 and panel_e4m3: expand(pair, to) writes the 64 bf16 weights of a
+// pair of columns; add(group, m0, num_rows, sums) receives the 32 sums of each of the rows from m0
+// on over a group.
 template <class Tiles, class Expand, class Add>
 void tile_quantised(const QuantisedArgs& args, const Expand& expand, const Add& add) {
   alignas(64) std::uint16_t expanded[kMaxGroupPairs * 2 * kPanelColumns];

@@ -210,6 +210,12 @@ void panel8_reference(const QuantisedArgs& args) {
   });
 }
 
+void panel_e4m3_reference(const QuantisedArgs& args) {
+  quantised_panel(args, [&](std::int64_t pair, std::int64_t n, std::int64_t column) {
+    return from_e4m3(args.codes[pair * 2 * kPanelColumns + panel8_position(n, column)]);
+  });
+}
+
 void panel4_reference(const QuantisedArgs& args) {
   quantised_panel(args, [&](std::int64_t pair, std::int64_t n, std::int64_t column) {
     const unsigned both = args.codes[pair * kPanelColumns + panel4_position(n, column)];
@@ -274,19 +280,6 @@ void round_numbers_reference(const void* x, Element element, std::uint16_t* y, s
   round(static_cast<const float*>(x));
 }
 
-bool widen_e4m3_reference(const E4M3Args& args) {
-  bool has_nan = false;
-  for (std::int64_t row = 0; row < args.num_rows; ++row) {
-    const std::uint8_t* const codes = args.codes + row * args.code_stride;
-    std::uint16_t* const to = args.to + row * args.to_stride;
-    for (std::int64_t i = 0; i < args.n; ++i) {
-      has_nan |= is_nan_e4m3(codes[i]);
-      to[i] = to_bf16(from_e4m3(codes[i]) * args.scale).bits;
-    }
-  }
-  return !has_nan;
-}
-
 const Tier& reference_tier() {
   static const Tier kTier = {.dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
                              .reads_tiled_rows = false,
@@ -294,6 +287,7 @@ const Tier& reference_tier() {
                              .panel_gemm = panel_gemm_reference,
                              .panel8 = panel8_reference,
                              .panel4 = panel4_reference,
+                             .panel_e4m3 = panel_e4m3_reference,
                              .panel8a8 = panel8a8_reference,
                              .panel4a8 = panel4a8_reference,
                              .to_bf16 = to_bf16_reference,
@@ -308,7 +302,6 @@ const Tier& reference_tier() {
                              .pack_blocks = nullptr,
                              .pack_scales = pack_scales_reference,
                              .finish_packing = [] {},
-                             .widen_e4m3 = widen_e4m3_reference,
                              .to_int8 = to_int8,
                              .scale_integers = scale_integers,
                              .add_bias = add_bias,

@@ -9,7 +9,8 @@
 //
 // Matrices that a file holds as codes (AWQ, GPTQ, bitsandbytes, ...) keep these codes in kF32,
 // kBF16 and the format of their own name; any other format rounds them a second time, and is
-// refused unless that is asked for.
+// refused unless that is asked for. Numbers of e4m3 (FP8) are kept as keep_e4m3() says, and are
+// read as numbers of bf16 in the other formats.
 //
 // An adapter that applies to every request is merged into a weight before the weight is placed: W +
 // s * B A, computed in f32. Matrices of a decoder that are held as codes stay as they are, and
@@ -63,7 +64,7 @@ struct ModelAdapter {
 bool is_beside(const ModelAdapter& adapter, const Parameter& parameter,
                weights::WeightFormat format);
 
-// Sets Parameter::codes and Parameter::stored of the parameters of the weight file `index`, which
+// Sets Parameter::codes, e4m3 and stored of the parameters of the weight file `index`, which
 // `source` reads. Throws Error(kBadModel) when the source has another model's tensors.
 void find_stored_codes(Blueprint& blueprint, const weights::Source& source, std::int32_t index);
 
@@ -123,10 +124,6 @@ class PlacedWeights {
   // meanwhile; otherwise a thread places it by itself, beside others.
   bool takes_all_threads(ParameterId id, const Parameter& parameter, const weights::Source& source,
                          const StoredName& where) const;
-  // Whether the parameter's numbers of e4m3 become bf16 where it is placed, so that no decoded
-  // matrix is held beside the weight.
-  bool is_widened(ParameterId id, const Parameter& parameter, const weights::Source& source,
-                  const StoredName& where) const;
   // Threads place several parameters at a time.
   void place(Stream& stream, ParameterId id, const Parameter& parameter, weights::Source& source,
              const StoredName& where);

@@ -9,7 +9,7 @@
 namespace caption::weights {
 
 // Returns <module>.weight F8_E4M3 [N, K] times its scales: decode() returns bf16, each product
-// computed in f32 and rounded once. Its numbers are kept (e4m3()) where a row has one scale.
+// computed in f32 and rounded once. Its numbers and scales are e4m3().
 // `scales` is a part of `module`; a block of 0 rows or columns is as large as the matrix. Throws
 // Error(kBadModel).
 std::unique_ptr<CodedTensor> make_fp8_tensor(Module& module, const Part& scales, ScaleBlock block);
