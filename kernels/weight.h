@@ -103,8 +103,8 @@ Weight place_stored(Stream& stream, ConstView rows);
 Weight place_bf16(Stream& stream, ConstView rows);
 // `rows` returns at most 512 rows at a time of a matrix [num_features, K] of e4m3 with a scale for
 // each row and group of columns, where takes_e4m3(): its numbers as they are. Activations are
-// rounded to bf16, products and sums of a group's columns are f32 and are then scaled. None of the
-// numbers may be a NaN.
+// rounded to bf16, products and sums of a group's columns are f32 and are then scaled. What reading
+// rows with a NaN throws is passed on.
 Weight place_e4m3(Stream& stream, std::int64_t num_features, const QuantisedRows& rows);
 // `rows` returns at most 128 rows at a time, 512 where they are borrowed, of a matrix
 // [num_features, K] in `format`:

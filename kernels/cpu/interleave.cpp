@@ -8,6 +8,7 @@
 
 #include "base/math.h"
 #include "kernels/cpu/tier.h"
+#include "tensor/e4m3.h"
 
 namespace caption::kernels::cpu {
 namespace {
@@ -201,6 +202,15 @@ void pack_dwords_reference(const PanelRowsArgs& args) {
 
 void pack_words_reference(const PanelRowsArgs& args) {
   interleave_2(rows_of(args), args.length, args.to);
+}
+
+bool pack_e4m3_reference(const PanelRowsArgs& args) {
+  pack_words_reference(args);
+  bool has_nan = false;
+  for (std::int64_t n = 0; n < kPanelColumns && args.rows[n] != nullptr; ++n) {
+    has_nan |= std::any_of(args.rows[n], args.rows[n] + args.length, is_nan_e4m3);
+  }
+  return !has_nan;
 }
 
 void pack_nibbles_reference(const PanelRowsArgs& args) {

@@ -248,7 +248,7 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
       [&](std::int64_t row, std::int64_t count) { return borrow_rows(tier, rows, row, count); },
       [&](const QuantisedMatrix& part, std::int64_t panel) {
         if (packed.pack_part(tier, part, panel)) return;
-        // Reading the part as numbers throws an error that names the scale which is not finite.
+        // Reading the part as numbers throws an error that names what is not finite.
         const std::int64_t row = panel * kPanelFeatures;
         packed.pack_part(tier, rows(row, part.num_rows()), panel);
       },
@@ -285,7 +285,7 @@ bool PackedWeight::pack_part(const Tier& tier, const QuantisedMatrix& part, std:
   bool is_finite = true;
   over_panels(part, panel, [&](const CodeRows& rows, std::int64_t of_rows) {
     is_finite &= pack_groups_of_panel(tier, rows, of_rows);
-    if (!is_of_words) pack_panel(tier, rows, of_rows);
+    if (!is_of_words) is_finite &= pack_panel(tier, rows, of_rows);
   });
   if (!is_of_words || !is_finite) return is_finite;
   const std::int64_t panel_bytes = panels_.dim(1) * panels_.dim(2);
@@ -328,14 +328,19 @@ bool PackedWeight::pack_groups_of_panel(const Tier& tier, const CodeRows& rows,
   return is_finite;
 }
 
-void PackedWeight::pack_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel) {
+bool PackedWeight::pack_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel) {
   std::byte* const codes =
       static_cast<std::byte*>(panels_.view().raw()) + panel * panels_.dim(1) * panels_.dim(2);
   const PanelRows from = rows.codes();
   PanelRowsArgs args = from.args(num_columns_, codes);
-  if (layout_ != Layout::kPanels4) return tier.pack_words(args);
-  args.has_odd_first = rows.part.file_codes.order == CodeOrder::kRowsOddFirst;
-  tier.pack_nibbles(args);
+  if (layout_ == Layout::kPanelsE4M3) return tier.pack_e4m3(args);
+  if (layout_ == Layout::kPanels8) {
+    tier.pack_words(args);
+  } else {
+    args.has_odd_first = rows.part.file_codes.order == CodeOrder::kRowsOddFirst;
+    tier.pack_nibbles(args);
+  }
+  return true;
 }
 
 PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,

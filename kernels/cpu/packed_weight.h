@@ -137,12 +137,14 @@ class PackedWeight final : public WeightForm {
   PanelGroups groups_of_panel(std::int64_t panel, std::int64_t num_stored);
   void set_codebook(const std::array<float, 16>& codebook);
   void set_column_order(Stream& stream, const ColumnOrder& order);
-  // Packs the part of a matrix from panel `panel` on. Returns whether its scales are finite.
+  // Packs the part of a matrix from panel `panel` on. Returns whether its scales, and numbers of
+  // e4m3, are finite.
   bool pack_part(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel);
   bool pack_blocks(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel);
   // Returns whether the scales are finite, as far as they are read here.
   bool pack_groups_of_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel);
-  void pack_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel);
+  // Returns whether no code is a NaN.
+  bool pack_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel);
   void pack_panel_4a8(const Tier& tier, const CodeRows& rows, std::int64_t panel);
 
   Layout layout_ = Layout::kRows;

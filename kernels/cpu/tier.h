@@ -285,6 +285,8 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // to[i * 32 + n] = word i of row n, of 4 and of 2 bytes.
   void (*pack_dwords)(const PanelRowsArgs& args);
   void (*pack_words)(const PanelRowsArgs& args);
+  // As pack_words(), of numbers of e4m3. Returns whether none is a NaN.
+  bool (*pack_e4m3)(const PanelRowsArgs& args);
   // Rows of 4-bit codes, of which the even column is in the low half of a byte: 32 bytes per pair
   // of columns in the order of panel4_position(), and 64 bytes per four columns in that of
   // quad4_position(). Missing columns are zeros.
@@ -343,6 +345,7 @@ void panel4a8_reference(const Integer4Args& args);
 void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n);
 void pack_dwords_reference(const PanelRowsArgs& args);
 void pack_words_reference(const PanelRowsArgs& args);
+bool pack_e4m3_reference(const PanelRowsArgs& args);
 void pack_nibbles_reference(const PanelRowsArgs& args);
 void pack_nibble_quads_reference(const PanelRowsArgs& args);
 bool pack_scales_reference(const PanelScalesArgs& args);

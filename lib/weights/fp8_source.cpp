@@ -47,11 +47,11 @@ const std::uint8_t* find_nan(const std::uint8_t* begin, const std::uint8_t* end)
   constexpr std::ptrdiff_t kBlock = 4096;
   while (begin != end) {
     const std::uint8_t* const end_of_block = begin + std::min(kBlock, end - begin);
-    std::uint8_t found = 0;
+    std::uint8_t largest = 0;  // with the sign bit set, NaN of both signs are the largest codes
     for (const std::uint8_t* code = begin; code != end_of_block; ++code) {
-      found = static_cast<std::uint8_t>(found | (is_nan_e4m3(*code) ? 1 : 0));
+      largest = std::max(largest, static_cast<std::uint8_t>(*code | 0x80u));
     }
-    if (found != 0) return std::find_if(begin, end_of_block, is_nan_e4m3);
+    if (is_nan_e4m3(largest)) return std::find_if(begin, end_of_block, is_nan_e4m3);
     begin = end_of_block;
   }
   return end;
@@ -125,7 +125,6 @@ QuantisedMatrix Fp8Tensor::read_codes(std::int64_t first, std::int64_t count) co
 
 QuantisedMatrix Fp8Tensor::borrow_codes(std::int64_t first, std::int64_t count) const {
   const std::int64_t columns = shape()[1];
-  require_numbers(first, count);
   QuantisedMatrix matrix = read_scales(first, count);
   matrix.file_codes = {.is_4_bit = false, .num_rows = count};
   matrix.file_codes.rows.reserve(static_cast<std::size_t>(count));

@@ -80,8 +80,8 @@ class Source {
   virtual QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape,
                                      std::int64_t first, std::int64_t count) const;
   // As read_codes(), but where it saves time the codes stay in the file
-  // (QuantisedMatrix::file_codes), valid until release(), and scales that are not finite may be
-  // left to who reads them.
+  // (QuantisedMatrix::file_codes), valid until release(), and scales that are not finite, or NaN of
+  // e4m3, may be left to who reads them.
   virtual QuantisedMatrix borrow_codes(std::string_view tensor, const Shape& shape,
                                        std::int64_t first, std::int64_t count) const {
     return read_codes(tensor, shape, first, count);

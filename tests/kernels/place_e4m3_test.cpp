@@ -144,6 +144,40 @@ TEST_CASE("a matrix of e4m3 on the mirror has the same numbers") {
   }
 }
 
+TEST_CASE("a NaN is refused as reading refuses it, wherever it is") {
+  for_each_stream([](Stream& stream) {
+    // 16 columns are packed at a time, and then the rest; rows of 2,048 bytes are gathered first.
+    for (const std::int64_t columns : {1, 6, 16, 17, 31, 40, 70, 2048, 4110}) {
+      CAPTURE(columns);
+      for (const std::int64_t row : {0, 31, 64, 69}) {
+        QuantisedMatrix matrix = random_matrix(Kind::kE4M3, 70, columns, 128);
+        std::int8_t& code =
+            matrix.codes.as<std::int8_t>()[row * columns + (row * 37 + 5) % columns];
+        code = static_cast<std::int8_t>(row % 2 == 0 ? 0xFF : 0x7F);
+        const auto borrow = [&](std::int64_t first, std::int64_t count) {
+          QuantisedMatrix part = slice(matrix, first, count);
+          part.codes = Tensor();
+          part.file_codes = {.is_4_bit = false, .num_rows = count};
+          for (std::int64_t n = first; n < first + count; ++n) {
+            part.file_codes.rows.push_back(
+                static_cast<const std::uint8_t*>(matrix.codes.view().raw()) + n * columns);
+          }
+          return part;
+        };
+        const auto read = [&](std::int64_t first, std::int64_t count) {
+          if (first <= row && row < first + count && code != 0x7E) {
+            throw Error(ErrorCode::kBadModel, "a NaN was read");
+          }
+          return slice(matrix, first, count);
+        };
+        CHECK_THROWS_WITH_AS(place_e4m3(stream, 70, {read, borrow}), "a NaN was read", Error);
+        code = 0x7E;
+        CHECK_NOTHROW(place_e4m3(stream, 70, {read, borrow}));
+      }
+    }
+  });
+}
+
 TEST_CASE("codes that are not e4m3 are refused") {
   ThreadPool pool(1);
   Stream stream(pool);

@@ -118,6 +118,22 @@ void pack_words_avx2(const PanelRowsArgs& args) {
   }
 }
 
+bool pack_e4m3_avx2(const PanelRowsArgs& args) {
+  const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
+  __m256i largest = sign;  // with the sign bit set, NaN of both signs are the largest codes
+  const auto step = [&](const std::uint8_t* const* rows, std::int64_t at, std::uint8_t* to) {
+    __m256i of_step = sign;
+    pack_seen_bytes(rows, at, to, [&](__m256i codes) {
+      of_step = _mm256_max_epu8(of_step, _mm256_or_si256(codes, sign));
+    });
+    largest = _mm256_max_epu8(largest, of_step);
+  };
+  const std::int64_t done = over_steps(args, args.length, 2, step);
+  const bool has_nan = _mm256_movemask_epi8(_mm256_cmpeq_epi8(largest, _mm256_set1_epi8(-1))) != 0;
+  if (done == args.length) return !has_nan;
+  return pack_e4m3_reference(Rest(args, done, done, done * kPanelColumns).args()) && !has_nan;
+}
+
 void pack_nibbles_avx2(const PanelRowsArgs& args) {
   const bool has_odd_first = args.has_odd_first;
   const auto step = [&](const std::uint8_t* const* rows, std::int64_t at, std::uint8_t* to) {

@@ -7,6 +7,7 @@ namespace caption::kernels::cpu {
 
 void pack_dwords_avx2(const PanelRowsArgs& args);
 void pack_words_avx2(const PanelRowsArgs& args);
+bool pack_e4m3_avx2(const PanelRowsArgs& args);
 void pack_nibbles_avx2(const PanelRowsArgs& args);
 void pack_nibble_quads_avx2(const PanelRowsArgs& args);
 void pack_words_of_columns_avx2(const PanelWordsArgs& args);

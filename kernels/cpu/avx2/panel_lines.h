@@ -151,9 +151,11 @@ struct SplitWords {
   __m256i lower, upper;
 };
 
-// Packs 16 codes of 8 bits of each row, which begin at byte `at`.
-[[gnu::always_inline]] inline void pack_bytes(const std::uint8_t* const* rows, std::int64_t at,
-                                              std::uint8_t* to) {
+// Packs 16 codes of 8 bits of each row, which begin at byte `at`, and calls see() with each 32 of
+// them.
+template <class See>
+[[gnu::always_inline]] inline void pack_seen_bytes(const std::uint8_t* const* rows, std::int64_t at,
+                                                   std::uint8_t* to, const See& see) {
   constexpr std::int64_t kPairTo = 2 * kPanelColumns;
   constexpr std::int64_t kWordTo = 2 * kPairTo;
   const StepWords words(rows, at);
@@ -162,7 +164,16 @@ struct SplitWords {
     const SplitWords last(words.c[i], words.d[i]);
     store_line(to + i * kWordTo, first.lower, last.lower);
     store_line(to + i * kWordTo + kPairTo, first.upper, last.upper);
+    see(first.lower);
+    see(first.upper);
+    see(last.lower);
+    see(last.upper);
   }
+}
+
+[[gnu::always_inline]] inline void pack_bytes(const std::uint8_t* const* rows, std::int64_t at,
+                                              std::uint8_t* to) {
+  pack_seen_bytes(rows, at, to, [](__m256i) {});
 }
 
 }  // namespace

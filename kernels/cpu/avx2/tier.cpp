@@ -92,6 +92,7 @@ constexpr Tier kTier = {.dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF
                         .round_numbers = round_numbers_avx2,
                         .pack_dwords = pack_dwords_avx2,
                         .pack_words = pack_words_avx2,
+                        .pack_e4m3 = pack_e4m3_avx2,
                         .pack_nibbles = pack_nibbles_avx2,
                         .pack_nibble_quads = pack_nibble_quads_avx2,
                         .pack_words_of_columns = pack_words_of_columns_avx2,

@@ -294,6 +294,7 @@ const Tier& reference_tier() {
                              .round_numbers = round_numbers_reference,
                              .pack_dwords = pack_dwords_reference,
                              .pack_words = pack_words_reference,
+                             .pack_e4m3 = pack_e4m3_reference,
                              .pack_nibbles = pack_nibbles_reference,
                              .pack_nibble_quads = pack_nibble_quads_reference,
                              .pack_words_of_columns = nullptr,
