@@ -256,6 +256,7 @@ config::LoadedPreset load_calibration_preset(const CalibrationFlags& flags,
   PresetFlags named;
   named.preset = flags.preset;
   config::LoadedPreset loaded = load_preset(named, globals.locations, detect_machine());
+  config::require_consistent(loaded.preset);
   if (!loaded.preset.generation.examples.empty()) {
     throw Error(ErrorCode::kUsage,
                 "quantize: the preset " + loaded.preset.name +

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "base/clock.h"
@@ -119,7 +119,7 @@ void DecodeStage::start_threads() {
   for (int i = 0; i < options_.threads.decode; ++i) {
     try {
       threads_.emplace_back([this] { work(); });
-    } catch (const std::system_error& error) {
+    } catch (const std::exception& error) {  // there is no thread, or no memory for one
       const std::string what = "cannot start decode thread " + std::to_string(i + 1) + " of " +
                                std::to_string(options_.threads.decode) + ": " + error.what();
       if (threads_.empty()) throw Error(ErrorCode::kOutOfMemory, what);

@@ -1,5 +1,6 @@
 #include "pipeline/internal/draft_prompts.h"
 
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -17,6 +18,9 @@ T unless_refused(const Work& work) {
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnavailable) throw;
     log_debug("pipeline", std::string("the draft model does not see a clip: ") + error.what());
+    return {};
+  } catch (const std::bad_alloc&) {
+    log_debug("pipeline", "the draft model does not see a clip: out of memory");
     return {};
   }
 }

@@ -1,10 +1,10 @@
 #include "pipeline/pipeline.h"
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -201,11 +201,12 @@ void Run::make(std::optional<std::vector<Job>> again) {
 void Run::run_engines(const std::vector<RunningReplica*>& replicas) {
   if (replicas.size() == 1) return replicas.front()->engine.run();
   std::vector<std::thread> threads;
+  threads.reserve(replicas.size());
   try {
     for (std::size_t i = 1; i < replicas.size(); ++i) {
       threads.emplace_back([this, replica = replicas[i]] { run_engine(*replica); });
     }
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {  // there is no thread, or no memory for one
     shared_.breakdown.set(std::make_exception_ptr(Error(
         ErrorCode::kOutOfMemory, std::string("cannot start an engine's thread: ") + error.what())));
     end_early();

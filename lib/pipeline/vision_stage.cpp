@@ -5,7 +5,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "base/clock.h"
@@ -101,7 +100,7 @@ void VisionStage::start() {
   ++shared_.num_vision_stages;
   try {
     thread_ = std::thread([this] { work(); });
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {  // there is no thread, or no memory for one
     --shared_.num_vision_stages;
     throw Error(ErrorCode::kOutOfMemory,
                 std::string("cannot start the vision thread: ") + error.what());

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <thread>
@@ -299,6 +300,14 @@ TEST_SUITE("app/calibrate") {
     CHECK(contains(refusal({"--format", "gptq", "--references", "r.jsonl"}),
                    "--references is for calibration"));
     CHECK(contains(refusal({"--format", "gptq", "--group-size", "48"}), "--group-size"));
+    // What a run refuses of a preset.
+    const fs::path preset = folder.path() / "own.yaml";
+    std::ofstream(preset) << "generation: {num_beams: 4, temperature: 0.8}\n";
+    CHECK(contains(refusal({"--format", "awq", "--preset", preset.string(), "--calibrate", clip}),
+                   preset.string() + ":1"));
+    std::ofstream(preset) << "speculative: {method: model}\n";
+    CHECK(contains(refusal({"--format", "awq", "--preset", preset.string(), "--calibrate", clip}),
+                   "needs a draft model"));
     CHECK_FALSE(fs::exists(output));
   }
 
