@@ -18,8 +18,7 @@
 //             codebook of 16 numbers that are rounded to bf16: exact for integers; nf4's values
 //             change by at most 0.00164 (0.00034 on average over normal weights) times the scale.
 //   kPanelsE4M3  numbers of e4m3 (tensor/e4m3.h) in the place of kPanels8's codes. Each is a number
-//   of
-//             bf16, too, so that products have exactly the numbers and scales of the file.
+//             that bf16 holds, so that products have exactly the numbers and scales of the file.
 //   kPanels8A8  8-bit codes with one scale per feature. Activations are quantised to 8 bits with
 //             one scale per row, so sums of products are exact integers.
 //               panels[n / 32][k / 4][n % 32][k % 4] u8 = code + 128

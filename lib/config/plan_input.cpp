@@ -25,6 +25,7 @@ void set_cuda(plan::PlanInput& input) {
   input.device = plan::PlanDevice::kCard;
   input.fixed_bytes = kContextBytes;
   model::hold_on_gpu(input.model);
+  if (input.draft) model::hold_on_gpu(*input.draft);
 }
 
 double flops_per_s(const plan::Card& card, weights::WeightFormat format) {

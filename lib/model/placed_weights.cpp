@@ -288,9 +288,11 @@ void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& param
   Placed& placed = placed_[static_cast<std::size_t>(id)];
   if (parameter.codes) {
     require_kept_codes(format_, *parameter.codes, source.name() + ": tensor " + name);
-    if (!merged_.contains(id)) {
+    const bool is_e4m3 = parameter.e4m3 && format_ != weights::WeightFormat::kFp8;
+    // An adapter's copy of the weight is compared with the decoded numbers, which are then placed.
+    const bool is_compared = is_e4m3 && with_base_.contains(id);
+    if (!merged_.contains(id) && !is_compared) {
       const kernels::QuantisedRows rows = rows_of_codes(source, parameter, where);
-      const bool is_e4m3 = parameter.e4m3 && format_ != weights::WeightFormat::kFp8;
       const MatrixFormat format = weights::code_format(format_, *parameter.codes);
       placed.matrix = is_e4m3 ? kernels::place_e4m3(stream, parameter.rows(), rows)
                               : kernels::place_quantised(stream, format, parameter.rows(), rows);
