@@ -73,7 +73,7 @@ Choice choose(const std::vector<Candidate>& candidates, const OutputFile& file,
 
 // The captions in a file that is about to be replaced, by what the new file has of their clips.
 struct OldCaptions {
-  std::int64_t num_failed = 0;   // a failure
+  std::int64_t num_failed = 0;   // a failure, at the clip's place or of its content, and no caption
   std::int64_t num_unnamed = 0;  // no record
 };
 
@@ -86,17 +86,23 @@ OldCaptions count_old_captions(const fs::path& output, RecordIndex& now) {
     if (is_of_machine(error.code())) throw;
     return {};
   }
+  // Contents of which the new file has a caption, or a failure.
+  std::unordered_set<Hash128> captioned, failed;
+  for (const RecordSlot& slot : now.slots()) {
+    if (!slot.is_live || slot.content == Hash128{}) continue;
+    (slot.status == Status::kFailed ? failed : captioned).insert(slot.content);
+  }
   OldCaptions counts;
   for (const RecordSlot& old : before.slots()) {
     if (!old.is_live || old.status == Status::kFailed) continue;
+    if (captioned.contains(old.content)) continue;  // at this place, or the film has moved
     const RecordSlot* const here = now.at_place(old.place);
-    const auto is_there = [&] {
-      return here != nullptr ||
-             now.find_of_content({.content = old.content},
-                                 [](const RecordSlot& slot) { return slot.is_live; }) != nullptr;
-    };
-    if (!is_there()) ++counts.num_unnamed;
-    if (here != nullptr && here->status == Status::kFailed) ++counts.num_failed;
+    const bool has_failed = here != nullptr && here->status == Status::kFailed;
+    if (has_failed || failed.contains(old.content)) {
+      ++counts.num_failed;
+    } else if (here == nullptr) {
+      ++counts.num_unnamed;
+    }
   }
   return counts;
 }

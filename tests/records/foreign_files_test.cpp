@@ -184,6 +184,37 @@ TEST_SUITE("records/foreign_files") {
     CHECK(overwrite(failed_record("c.mp4")) == RecordFile::Ending::kInPlace);
   }
 
+  TEST_CASE("--overwrite knows the failed clips that have a caption by their content") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const auto of_content = [](Record record, const char* id) {
+      record.id = id;
+      record.file = ClipFile{.path = "/films/" + record.video};
+      if (record.error) record.error->code = "bad_video";
+      return record;
+    };
+    const auto overwrite = [&](const std::vector<Record>& records) {
+      for (const char* const suffix : {"", ".new"}) {
+        fs::remove(path.string() + suffix);
+        fs::remove(path.string() + suffix + ".manifest.json");
+      }
+      write_records(path, {of_content(sample_record("a.mp4"), "11"), sample_record("b.mp4")});
+      RecordFile file(path, Format::kJsonl, kManifest, Existing::kOverwrite);
+      for (const Record& record : records) file.append(record);
+      return file.finish();
+    };
+    const Record other = sample_record("b.mp4");
+    // The film has moved, and a broken one lies in its place.
+    CHECK(overwrite({of_content(failed_record("a.mp4"), "00"),
+                     of_content(sample_record("c.mp4"), "11"), other}) ==
+          RecordFile::Ending::kInPlace);
+    // The film has moved and fails; its old place is empty, or has another film.
+    const Record moved = of_content(failed_record("c.mp4"), "11");
+    CHECK(overwrite({moved, other}) == RecordFile::Ending::kOldHasCaptions);
+    CHECK(overwrite({moved, of_content(sample_record("a.mp4"), "22"), other}) ==
+          RecordFile::Ending::kOldHasCaptions);
+  }
+
   TEST_CASE("--overwrite counts the captions of clips that it does not name") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";
