@@ -19,9 +19,10 @@ struct FrameSize {
 struct ClipShape {
   std::int64_t num_frames = 0;
   FrameSize frame = {};
-  // Presentation times since the first frame of the video, one per frame; empty: not known,
-  // and each family takes its reference's default.
-  std::vector<std::int64_t> times_us = {};
+  // Presentation times in seconds since the first frame of the video, one per frame; empty: not
+  // known, and each family takes its reference's default. In a film of a constant rate they are the
+  // quotients frame / rate that the references compute.
+  std::vector<double> times_s = {};
   // The length of the whole video, from its first frame to the end of its last one; 0: not known.
   std::int64_t duration_us = 0;
 

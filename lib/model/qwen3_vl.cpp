@@ -28,13 +28,15 @@ constexpr std::int64_t kTextTokensPerImage = 9;
 
 constexpr std::string_view kFamilyName = "Qwen3-VL";
 
-// Time of the middle of image `image` in seconds, such as "0.3".
+// Time of the middle of image `image` in seconds, such as "0.3". Frames 4 and 5 of 30 a second have
+// 0.15 between them, which is written 0.1 or 0.2 by the last bits of their quotients; whole
+// microseconds instead of these give the other digit.
 std::string timestamp(const ClipShape& clip, std::int64_t image, std::int64_t frames_per_image) {
   constexpr double kDefaultFps = 24;
   const auto seconds = [&](std::int64_t frame) {
     const std::int64_t at = std::min(frame, clip.num_frames - 1);
-    if (clip.times_us.empty()) return static_cast<double>(at) / kDefaultFps;
-    return static_cast<double>(clip.times_us.at(static_cast<std::size_t>(at))) / 1e6;
+    if (clip.times_s.empty()) return static_cast<double>(at) / kDefaultFps;
+    return clip.times_s.at(static_cast<std::size_t>(at));
   };
   const std::int64_t first = image * frames_per_image;
   const double middle = (seconds(first) + seconds(first + frames_per_image - 1)) / 2;

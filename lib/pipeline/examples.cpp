@@ -47,7 +47,10 @@ model::ClipShape shape_of(const video::Clip& clip) {
   const video::Frame& first = clip.frames.front();
   model::ClipShape shape{.num_frames = std::ssize(clip.frames),
                          .frame = {.width_px = first.width_px, .height_px = first.height_px}};
-  for (const video::Frame& frame : clip.frames) shape.times_us.push_back(frame.pts_us);
+  for (const video::Frame& frame : clip.frames) {
+    shape.times_s.push_back(clip.fps > 0 ? static_cast<double>(frame.frame_idx) / clip.fps
+                                         : static_cast<double>(frame.pts_us) / 1e6);
+  }
   shape.duration_us = clip.duration_us;
   return shape;
 }

@@ -1,5 +1,7 @@
 #include "pipeline/vision_cache.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -14,7 +16,7 @@ constexpr std::int64_t kMaxCount = std::int64_t{1} << 31;
 
 // The first value of a serialised clip; must be changed with the layout. Bytes that begin with
 // another value are not parsed.
-constexpr std::uint64_t kLayout = 0x3270'696c'6373'6363;  // "ccsclip2"
+constexpr std::uint64_t kLayout = 0x3370'696c'6373'6363;  // "ccsclip3"
 
 template <class T>
 void append_value(std::vector<std::byte>& bytes, const T& value) {
@@ -69,8 +71,8 @@ void append_shape(std::vector<std::byte>& bytes, const model::ClipShape& shape) 
   append_value(bytes, shape.num_frames);
   append_value(bytes, shape.frame.width_px);
   append_value(bytes, shape.frame.height_px);
-  append_value(bytes, std::ssize(shape.times_us));
-  for (const std::int64_t time_us : shape.times_us) append_value(bytes, time_us);
+  append_value(bytes, std::ssize(shape.times_s));
+  for (const double time_s : shape.times_s) append_value(bytes, time_s);
 }
 
 model::ClipShape take_shape(Reader& reader) {
@@ -79,7 +81,7 @@ model::ClipShape take_shape(Reader& reader) {
   shape.frame.width_px = reader.take_count();
   shape.frame.height_px = reader.take_count();
   for (std::int64_t left = reader.take_count(); left > 0 && reader.is_good(); --left) {
-    shape.times_us.push_back(reader.take<std::int64_t>());
+    shape.times_s.push_back(reader.take<double>());
   }
   return shape;
 }
@@ -133,9 +135,13 @@ std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes) {
 
 namespace {
 
+// Prompts hold the times in digits, so that they have to be numbers of few digits.
 bool is_plausible(const model::ClipShape& shape) {
+  constexpr double kLongestS = 1e13;  // the range of whole microseconds
+  const auto is_time = [](double time_s) { return std::abs(time_s) < kLongestS; };  // not for NaN
   return shape.num_frames > 0 && shape.frame.width_px > 0 && shape.frame.height_px > 0 &&
-         std::ssize(shape.times_us) == shape.num_frames;
+         std::ssize(shape.times_s) == shape.num_frames &&
+         std::all_of(shape.times_s.begin(), shape.times_s.end(), is_time);
 }
 
 }  // namespace

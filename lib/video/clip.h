@@ -21,10 +21,13 @@ struct Frame {
 // The sampled frames of one video, in presentation order.
 struct Clip {
   std::string path;
-  std::vector<Frame> frames;          // never empty
-  int frames_wanted = 0;              // frames.size() is smaller when frames are damaged or missing
-  std::int64_t total_frames = 0;      // frames of the video stream, counted, not declared
-  std::int64_t duration_us = 0;       // start of the first to end of the last frame, jumps removed
+  std::vector<Frame> frames;      // never empty
+  int frames_wanted = 0;          // frames.size() is smaller when frames are damaged or missing
+  std::int64_t total_frames = 0;  // frames of the video stream, counted, not declared
+  std::int64_t duration_us = 0;   // start of the first to end of the last frame, jumps removed
+  // Frames per second, where the file declares a rate and every frame here is at frame_idx / fps by
+  // its clock; else 0. The quotient is more exact than pts_us, which is whole microseconds.
+  double fps = 0;
   std::vector<std::string> warnings;  // e.g. "2 damaged packets or frames"
 
   std::size_t size_bytes() const {

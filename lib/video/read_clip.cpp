@@ -1,8 +1,11 @@
 #include "video/read_clip.h"
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/counted.h"
 #include "base/error.h"
@@ -16,6 +19,19 @@ void require_valid(const ReadOptions& options) {
   require_valid(options.sampling);
   CAPTION_CHECK(options.limits.max_pixels > 0 && options.limits.max_decode_us > 0,
                 "limits of a clip are above 0");
+}
+
+// The declared rate if every frame is at frame_idx / rate, else 0.
+double exact_fps(const std::vector<Frame>& frames, const Timeline& timeline) {
+  const double fps = timeline.declared_fps;
+  if (!(fps > 0)) return 0;
+  // Half a tick each for the first frame and for this one, and the rounding to microseconds.
+  const auto error_us = static_cast<double>(2 * timeline.tolerance_us + 1);
+  const auto is_in_time = [&](const Frame& frame) {
+    const double us = static_cast<double>(frame.frame_idx) / fps * 1e6;
+    return std::abs(us - static_cast<double>(frame.pts_us)) <= error_us;
+  };
+  return std::all_of(frames.begin(), frames.end(), is_in_time) ? fps : 0;
 }
 
 // Moves the decoded frames into a Clip; a frame that was sampled several times is copied.
@@ -38,6 +54,7 @@ Clip make_clip(const std::string& name, SampledFrames& sampled) {
     for (std::size_t i = first + 1; i < next_sample; ++i) clip.frames.push_back(*target.frame);
     clip.frames.push_back(std::move(*target.frame));
   }
+  clip.fps = exact_fps(clip.frames, sampled.timeline);
   return clip;
 }
 

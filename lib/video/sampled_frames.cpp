@@ -146,6 +146,8 @@ Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_d
   timeline.tolerance_us =
       std::max<std::int64_t>(1, av_rescale_q(1, stream.time_base, kMicroseconds) / 2);
   timeline.end_us = sharpen_end(timeline, stream);
+  const AVRational rate = stream.avg_frame_rate;
+  if (rate.num > 0 && rate.den > 0) timeline.declared_fps = av_q2d(rate);
   return timeline;
 }
 

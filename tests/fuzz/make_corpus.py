@@ -390,17 +390,23 @@ def blob_seeds():
     }
 
 
-def seen_clip(frames=(8, 7), duration=10**6, suspicion=b"", warnings=(b"x",), shape=(1, 2), tokens=b"\0" * 8):
+SEEN_CLIP_LAYOUT = b"ccsclip3"  # kLayout of lib/pipeline/vision_cache.cpp
+
+
+def seen_clip(layout=SEEN_CLIP_LAYOUT, times=(0.0, 0.5), suspicion=b"", warnings=(b"x",), shape=(1, 2), tokens=b"\0" * 8):
     text = lambda one: struct.pack("<q", len(one)) + one
-    return (struct.pack("<QQqqq", 1, 2, *frames, duration) + text(suspicion) + struct.pack("<q", len(warnings))
-            + b"".join(text(w) for w in warnings) + struct.pack("<qq", *shape) + tokens)
+    frames = struct.pack("<qqqq", len(times), 64, 48, len(times)) + struct.pack(f"<{len(times)}d", *times)
+    return (layout + struct.pack("<QQq", 1, 2, 8) + frames + struct.pack("<q", 10**6) + text(suspicion)
+            + struct.pack("<q", len(warnings)) + b"".join(text(w) for w in warnings) + struct.pack("<qq", *shape) + tokens)
 
 
 def seen_clip_seeds():
     return {
         "good": seen_clip(), "suspicious": seen_clip(suspicion=b"every frame is black"), "no_warning": seen_clip(warnings=()), "cut": seen_clip()[:-1], "longer": seen_clip() + b"x",
         "no_tokens": seen_clip(shape=(0, 2), tokens=b""), "huge": seen_clip(shape=(2**31, 2**31)), "negative": seen_clip(shape=(-1, 2)),
-        "many_warnings": struct.pack("<QQqqqqq", 1, 2, 8, 8, 0, 0, 2**31), "empty": b"",
+        "many_warnings": SEEN_CLIP_LAYOUT + struct.pack("<QQqqqqqqqq", 1, 2, 8, 0, 64, 48, 0, 0, 0, 2**31), "empty": b"",
+        "other_layout": seen_clip(layout=b"ccsclip2"), "no_times": seen_clip(times=()),
+        "many_times": SEEN_CLIP_LAYOUT + struct.pack("<QQqqqqq", 1, 2, 8, 8, 64, 48, 2**31),
     }
 
 

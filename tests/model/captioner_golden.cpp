@@ -109,7 +109,7 @@ model::ClipShape golden_shape(const JsonObject& clip) {
   const std::int64_t step = frames.require_int("step", 1, 1000);
   for (std::int64_t i = 0; i < shape.num_frames; ++i) {
     const auto index = static_cast<double>(first + i * step);
-    shape.times_us.push_back(std::llround(index / fps * 1e6));
+    shape.times_s.push_back(index / fps);
   }
   shape.duration_us = std::llround(static_cast<double>(shape.num_frames * step) / fps * 1e6);
   return shape;

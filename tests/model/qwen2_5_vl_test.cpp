@@ -45,13 +45,13 @@ TEST_SUITE("model/qwen2_5_vl") {
       CAPTURE(std::string(c.name));
       const model::ClipShape shape = {.num_frames = 6,
                                       .frame = {.width_px = 70, .height_px = 50},
-                                      .times_us = {},
+                                      .times_s = {},
                                       .duration_us = c.duration_us};
       CHECK(times_of(model->build_prompt("", shape), 3) == c.times);
     }
     const model::ClipShape years = {.num_frames = 6,
                                     .frame = {.width_px = 70, .height_px = 50},
-                                    .times_us = {},
+                                    .times_s = {},
                                     .duration_us = std::int64_t{1} << 60};
     CHECK_THROWS_WITH_AS(model->build_prompt("", years), doctest::Contains("too far apart"), Error);
   }

@@ -213,6 +213,18 @@ TEST_SUITE("pipeline/examples") {
     CHECK(examples[0].clip->id != examples[1].clip->id);
     CHECK(describe_example(examples[2]) == "{\"caption\": \"b\"}");
   }
+
+  TEST_CASE("frames of a constant rate have times that are no whole microseconds") {
+    video::Clip clip;
+    clip.frames.resize(2);
+    clip.frames[0].frame_idx = 4;
+    clip.frames[0].pts_us = 133'333;
+    clip.frames[1].frame_idx = 5;
+    clip.frames[1].pts_us = 166'667;
+    CHECK(shape_of(clip).times_s == std::vector{0.133333, 0.166667});
+    clip.fps = 30;
+    CHECK(shape_of(clip).times_s == std::vector{4.0 / 30, 5.0 / 30});
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -13,6 +14,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/mapped_file.h"
 #include "fake_model.h"
 
 namespace caption::pipeline {
@@ -247,7 +249,7 @@ TEST_SUITE("pipeline/vision_cache") {
       SeenClip clip;
       clip.tokens = Tensor::zeros(DType::kF32, shape);
       clip.shape.num_frames = frames;
-      clip.shape.times_us.resize(static_cast<std::size_t>(frames));
+      clip.shape.times_s.resize(static_cast<std::size_t>(frames));
       cache.store(key, clip);
       return cache.find(key).has_value();
     };
@@ -258,8 +260,26 @@ TEST_SUITE("pipeline/vision_cache") {
     without_times.shape.num_frames = 8;
     cache.store({.high = 1, .low = 1}, without_times);
     CHECK_FALSE(cache.find({.high = 1, .low = 1}).has_value());
+    for (const double time_s : {1e300, -1e300, std::nan("")}) {
+      SeenClip endless;
+      endless.tokens = Tensor::zeros(DType::kF32, {1, 2});
+      endless.shape = {.num_frames = 1, .times_s = {time_s}};
+      cache.store({.high = 1, .low = 2}, endless);
+      CHECK_FALSE(cache.find({.high = 1, .low = 2}).has_value());
+    }
     CHECK_FALSE(is_found({1, 3}, 8));
     CHECK_FALSE(is_found({1, 2}, 0));
+  }
+
+  TEST_CASE("the corpus of the fuzz target has clips of this layout") {
+    const auto is_clip = [](const std::string& name) {
+      const MappedFile file(fs::path(CAPTION_SOURCE_DIR) / "tests/fuzz/corpus/seen_clip" / name);
+      return parse_seen_clip(file.bytes()).has_value();
+    };
+    CHECK(is_clip("good"));
+    CHECK(is_clip("suspicious"));
+    CHECK_FALSE(is_clip("cut"));
+    CHECK_FALSE(is_clip("other_layout"));
   }
 
   TEST_CASE("a file that is not there fails as without a cache") {

@@ -6,6 +6,7 @@
 
 #include "tests/video/make_clip.h"
 #include "video/internal/sampled_frames.h"
+#include "video/read_clip.h"
 
 namespace caption::video {
 namespace {
@@ -56,6 +57,21 @@ TEST_SUITE("video/frame_times") {
     CHECK(times[11] == 11 * kFrameTicks);
     CHECK(times[15] == 19 * kFrameTicks);
     CHECK(times[17] == 23 * kFrameTicks);
+  }
+
+  TEST_CASE("a clip has the declared rate where its frames keep it") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip";
+    const auto fps_of = [&](const test::ClipSpec& spec) {
+      test::make_clip(path, spec);
+      return read_clip(path, {}).fps;
+    };
+    CHECK(fps_of({.fps = 30}) == 30);
+    // The clock counts milliseconds, of which 1/30 s is no whole number.
+    CHECK(fps_of({.muxer = "matroska", .fps = 30}) == 30);
+    test::ClipSpec uneven{.fps = 30};
+    for (int i = 0; i < uneven.num_frames; ++i) uneven.quarter_frame_pts.push_back(4 * i + i % 3);
+    CHECK(fps_of(uneven) == 0);
   }
 }
 

@@ -13,6 +13,7 @@ struct Timeline {
   std::vector<std::int64_t> start_us;  // ascending
   std::int64_t end_us = 0;             // end of the last frame
   std::int64_t tolerance_us = 1;       // half a tick of the stream's clock: the error of start_us
+  double declared_fps = 0;             // average frames per second; 0: none is declared
 
   std::int64_t num_frames() const { return static_cast<std::int64_t>(start_us.size()); }
 };
