@@ -123,8 +123,9 @@ std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
 // format other than kInt8Row and kE4M3Row.
 std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
                           std::int64_t num_columns, const CodeLayout& codes);
-// Whether place_e4m3() takes a matrix of num_columns columns: on the CPU and the mirror, in groups
-// of an even number of columns, at most 128 or a multiple of it, or in one group.
+// Returns whether place_e4m3() takes a matrix of num_columns columns. The CPU and the mirror take
+// groups that have an even number of columns up to 128, have a multiple of 128, or are whole rows;
+// GPUs take none.
 bool takes_e4m3(const Context& context, std::int64_t num_columns, const CodeLayout& codes);
 // Weight::rounds_input() of a matrix placed in `format`.
 bool rounds_input(const Context& context, MatrixFormat format);

@@ -250,7 +250,8 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
         if (packed.pack_part(tier, part, panel)) return;
         // Reading the part as numbers throws an error that names what is not finite.
         const std::int64_t row = panel * kPanelFeatures;
-        packed.pack_part(tier, rows(row, part.num_rows()), panel);
+        CAPTION_CHECK(packed.pack_part(tier, rows(row, part.num_rows()), panel),
+                      "rows with a scale or number that is not finite were read without an error");
       },
       most_panels_of(first));
   return packed;

@@ -96,10 +96,10 @@ class PackedWeight final : public WeightForm {
   // kPanels4 [panels, pairs, 32] u8, in the order of kernels/cpu/tier.h (panel8_position(),
   // panel4_position()); kPanels4A8 is [panels, quads, 64] u8 (quad4_position()).
   ConstView panels() const { return panels_.view(); }
-  // Codes for activations of bf16: [panels, groups, 32] f32, bf16, f16 or, as multiples of units,
+  // kPanels8, kPanels4, kPanelsE4M3: [panels, groups, 32] f32, bf16, f16 or, as multiples of units,
   // i8; kPanels8A8, kPanels4A8: [panels, 32] f32.
   ConstView scales() const { return scales_.view(); }
-  // Codes for activations of bf16: the shape of scales, f32, bf16, f16 or, as multiples of the
+  // kPanels8, kPanels4, kPanelsE4M3: the shape of scales, f32, bf16, f16 or, as multiples of the
   // scales or of units, i8; or empty when there are none.
   ConstView offsets() const { return offsets_.view(); }
   // With scales of i8: [panels, units, 32] f16, a unit for kUnitColumns columns; else empty.
@@ -107,7 +107,7 @@ class PackedWeight final : public WeightForm {
   ConstView offset_units() const { return offset_units_.view(); }
   // kPanels4A8: [panels, groups, 2, 32] u8, steps and bases.
   ConstView steps() const { return steps_.view(); }
-  // Codes for activations of bf16: [K] i32, column k of the panels is column column_order()[k] of
+  // kPanels8, kPanels4, kPanelsE4M3: [K] i32, column k of the panels is column column_order()[k] of
   // the matrix; empty when the columns are in order.
   ConstView column_order() const { return column_order_.view(); }
   std::int64_t group_columns() const { return group_columns_; }
@@ -124,7 +124,7 @@ class PackedWeight final : public WeightForm {
   // Returns kPanels [num_features, num_columns] whose numbers are not set.
   static PackedWeight allocate_panels(Stream& stream, std::int64_t num_features,
                                       std::int64_t num_columns);
-  // unpack_row() of a layout; unpack_codes() is that of codes for activations of bf16.
+  // unpack_row() of a layout; unpack_codes() is that of kPanels8, kPanels4 and kPanelsE4M3.
   void unpack_stored(std::int64_t n, float* to) const;
   void unpack_bf16(std::int64_t n, float* to) const;
   void unpack_codes(std::int64_t n, float* to) const;

@@ -259,8 +259,8 @@ ParameterCounts count_parameters(const Blueprint& blueprint);
 // kernels::takes_e4m3() is true.
 void keep_e4m3(const Context& context, weights::WeightFormat format, Blueprint& blueprint);
 
-// Changes the blueprint to what GPUs hold of a file's codes in formats other than kFp8: scales and
-// offsets in f32, and no numbers of e4m3.
+// Changes the blueprint to what GPUs hold of a file's codes: their scales and offsets are f32, and
+// numbers of e4m3 are bf16. What kFp8 holds does not depend on it.
 void hold_on_gpu(Blueprint& blueprint);
 
 // Bytes of all parameters in `format`, without padding; kF32 counts four bytes per weight, and

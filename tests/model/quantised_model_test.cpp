@@ -23,6 +23,7 @@
 #include "tests/model/captioner_golden.h"
 #include "tests/model/support.h"
 #include "weights/checkpoint.h"
+#include "weights/open_source.h"
 
 namespace caption {
 namespace {
@@ -207,7 +208,8 @@ double largest(const std::vector<float>& row) {
 // of seven products add up, mostly at random.
 constexpr double kRelativeBound = 8 * 0x1p-9;
 
-void write_adapter(const fs::path& folder) {
+void write_adapter(const fs::path& folder,
+                   const std::function<void(TensorFile&)>& add_more = nullptr) {
   fs::remove_all(folder);
   fs::create_directories(folder);
   std::ofstream(folder / "adapter_config.json")
@@ -224,6 +226,7 @@ void write_adapter(const fs::path& folder) {
   const std::string stem = "base_model.model.model.language_model.layers.0.self_attn.q_proj.";
   file.add(stem + "lora_A.weight", "F32", {2, 64}, values(2 * 64));
   file.add(stem + "lora_B.weight", "F32", {96, 2}, values(96 * 2));
+  if (add_more) add_more(file);
   file.write(folder / "adapter_model.safetensors");
 }
 
@@ -391,6 +394,26 @@ TEST_SUITE("model/quantised_model") {
     CHECK(max_difference(first_logits(*awq, pair.awq), expected) <= bound);
     const auto bare = pair.awq.open();
     CHECK(max_difference(first_logits(*bare, pair.awq), expected) > bound);
+  }
+
+  TEST_CASE("an adapter's copy of a weight is compared with what numbers of e4m3 stand for") {
+    const CaptionerGolden golden("quantised_captioners", "fp8_block");
+    const std::string module = "model.language_model.layers.0.self_attn.q_proj.";
+    const auto source = weights::open_source(golden.folder());
+    const ConstView decoded = source->read(module + "weight", {96, 64});
+    std::vector<std::uint16_t> base;
+    for (std::int64_t i = 0; i < 96 * 64; ++i) base.push_back(decoded.as<BF16>()[i].bits);
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "adapter_of_e4m3";
+    const auto open = [&] {
+      write_adapter(folder, [&](TensorFile& file) {
+        file.add("base_model.model." + module + "base_layer.weight", "BF16", {96, 64}, base);
+      });
+      model::open_model(tested_context(), golden.folder(), WeightFormat::kBF16,
+                        {.adapters = {{.folder = folder}}});
+    };
+    CHECK_NOTHROW(open());
+    base[77] ^= 0x40u;
+    CHECK_THROWS_WITH_AS(open(), doctest::Contains("q_proj.base_layer.weight"), Error);
   }
 }
 

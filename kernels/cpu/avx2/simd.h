@@ -90,18 +90,15 @@ struct Avx2 {
     even = _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(both, 24), 24));
     odd = _mm256_cvtepi32_ps(_mm256_srai_epi32(both, 8));
   }
-  // Numbers of e4m3 (tensor/e4m3.h). Their bits moved to those of f16 are 2^-8 of them, subnormal
-  // ones included.
+  // Numbers of e4m3 (tensor/e4m3.h). The f16 whose bits they become is 2^-8 of the number, also
+  // where that is subnormal. Extending the sign and shifting puts it at bits 15 and 14, of which
+  // the latter is cleared.
   static void widen_e4m3_pairs(const std::uint8_t* codes, Register& even, Register& odd) {
     const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
     const __m128i evens_then_odds =
         _mm_shuffle_epi8(both, _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
-    const __m256i words = _mm256_cvtepu8_epi16(evens_then_odds);
-    const __m256i magnitude =
-        _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16(0x3F80));
-    const __m256i sign = _mm256_and_si256(_mm256_slli_epi16(words, 8),
-                                          _mm256_set1_epi16(static_cast<short>(0x8000)));
-    const __m256i halves = _mm256_or_si256(magnitude, sign);
+    const __m256i words = _mm256_slli_epi16(_mm256_cvtepi8_epi16(evens_then_odds), 7);
+    const __m256i halves = _mm256_and_si256(words, _mm256_set1_epi16(static_cast<short>(0xBF80)));
     const Register scale = broadcast(256.0F);
     even = multiply(_mm256_cvtph_ps(_mm256_castsi256_si128(halves)), scale);
     odd = multiply(_mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1)), scale);

@@ -86,21 +86,16 @@ struct Avx512 {
     even = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(both, 24), 24));
     odd = _mm512_cvtepi32_ps(_mm512_srai_epi32(both, 8));
   }
-  // Numbers of e4m3 (tensor/e4m3.h). Their bits moved to those of f16 are 2^-8 of them, subnormal
-  // ones included.
+  // Numbers of e4m3 (tensor/e4m3.h), as in avx2/simd.h.
   static void widen_e4m3_pairs(const std::uint8_t* codes, Register& even, Register& odd) {
     const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
-    // Even columns, then odd ones, of each half; then of all.
+    // Each half holds its even columns, then its odd ones; then the whole does.
     const __m256i of_halves =
         _mm256_shuffle_epi8(both, _mm256_broadcastsi128_si256(_mm_setr_epi8(
                                       0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
-    const __m512i words = _mm512_cvtepu8_epi16(_mm256_permute4x64_epi64(of_halves, 0xD8));
-    const __m512i magnitude =
-        _mm512_and_si512(_mm512_slli_epi16(words, 7), _mm512_set1_epi16(0x3F80));
-    constexpr int kOrAnd = 0xF8;  // a | (b & c)
-    const __m512i halves =
-        _mm512_ternarylogic_epi32(magnitude, _mm512_slli_epi16(words, 8),
-                                  _mm512_set1_epi16(static_cast<short>(0x8000)), kOrAnd);
+    const __m512i words =
+        _mm512_slli_epi16(_mm512_cvtepi8_epi16(_mm256_permute4x64_epi64(of_halves, 0xD8)), 7);
+    const __m512i halves = _mm512_and_si512(words, _mm512_set1_epi16(static_cast<short>(0xBF80)));
     const Register scale = broadcast(256.0F);
     even = multiply(_mm512_cvtph_ps(_mm512_castsi512_si256(halves)), scale);
     odd = multiply(_mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1)), scale);

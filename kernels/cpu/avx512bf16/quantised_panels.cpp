@@ -1,9 +1,10 @@
 // Panels of quantised weights with AVX512-BF16 and VNNI.
 //
 // Codes are widened to bf16 in registers, one pair of columns at a time: 8-bit codes by way of f32,
-// 4-bit codes by a look-up in a table of 32 numbers (the 16-entry codebook stored twice, so bit 4
-// of the index is ignored), e4m3 by look-ups of its numbers' bytes. With one row the widening is as
-// fast as memory delivers codes; with eight rows it overlaps with the dot products.
+// 4-bit codes by a look-up in a table of 32 numbers (the 16-entry codebook stored twice, so that
+// bit 4 of the index is ignored). The bytes of e4m3 numbers are looked up in two tables of 128.
+// With one row the widening is as fast as memory delivers codes; with eight rows it overlaps with
+// the dot products.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512/simd.h"

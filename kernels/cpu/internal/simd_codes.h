@@ -23,35 +23,24 @@ struct PanelPair {
   typename Simd::Register columns[2][kPanelRegisters<Simd>];
 };
 
-template <class Simd>
-struct PanelCodes8 {
-  explicit PanelCodes8(const QuantisedArgs& args) : codes(args.codes) {}
+// Weights of a byte each; kWiden writes the even and the odd columns of Simd::kWidth features.
+template <class Simd, auto kWiden>
+struct PanelBytes {
+  explicit PanelBytes(const QuantisedArgs& args) : codes(args.codes) {}
   void load(std::int64_t pair, PanelPair<Simd>& weights) const {
     const std::uint8_t* const from = codes + pair * kPairCodes;
     fetch_ahead(from);
 #pragma GCC unroll 4
     for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
-      Simd::widen_i8_pairs(from + j * 2 * Simd::kWidth, weights.columns[0][j],
-                           weights.columns[1][j]);
+      kWiden(from + j * 2 * Simd::kWidth, weights.columns[0][j], weights.columns[1][j]);
     }
   }
   const std::uint8_t* codes;
 };
-
 template <class Simd>
-struct PanelCodesE4M3 {
-  explicit PanelCodesE4M3(const QuantisedArgs& args) : codes(args.codes) {}
-  void load(std::int64_t pair, PanelPair<Simd>& weights) const {
-    const std::uint8_t* const from = codes + pair * kPairCodes;
-    fetch_ahead(from);
-#pragma GCC unroll 4
-    for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
-      Simd::widen_e4m3_pairs(from + j * 2 * Simd::kWidth, weights.columns[0][j],
-                             weights.columns[1][j]);
-    }
-  }
-  const std::uint8_t* codes;
-};
+using PanelCodes8 = PanelBytes<Simd, Simd::widen_i8_pairs>;
+template <class Simd>
+using PanelCodesE4M3 = PanelBytes<Simd, Simd::widen_e4m3_pairs>;
 
 template <class Simd>
 struct PanelCodes4 {
